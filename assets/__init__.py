@@ -1,0 +1,1 @@
+"""The asset graph, its checks and automation, and the `gristmill` command."""

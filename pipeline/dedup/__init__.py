@@ -1,0 +1,1 @@
+"""Deduplication: exact, then near-duplicates nominated by LSH and decided on text."""

@@ -1,0 +1,1 @@
+"""Rules that decide which documents stay, one module a published source."""

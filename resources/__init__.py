@@ -1,0 +1,1 @@
+"""What assets need from outside: storage, engine, tracking, the trainer's launcher."""

@@ -1,0 +1,1 @@
+"""The torchrun program: model, parallelism, data, optimiser, guards, checkpoints, export."""

@@ -9,6 +9,7 @@ other parts, and gives the same result for the same input on any machine.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -28,14 +29,27 @@ class Damage:
         return {"file": self.file, "offset": self.offset, "what": self.what}
 
 
+@dataclass(frozen=True)
+class OutputFile:
+    """A finished local file that is an output as it stands (a token shard), under its own name."""
+
+    path: Path
+    name: str
+    rows: int
+
+
 @dataclass
 class PartResult:
     """What one part became."""
 
     tables: dict[str, pl.DataFrame]
     """Kind -> rows. `parts` and `decisions` always; `signals`, `signatures`, ... where they exist."""
+    files: dict[str, list[OutputFile]] = field(default_factory=dict)
+    """Kind -> files, for outputs that are no tables; names come from their content."""
     damaged: list[Damage] = field(default_factory=list)
     extra: dict[str, Any] = field(default_factory=dict)
     """JSON that the stage's summary wants (hashed: nothing volatile)."""
+    keep: object = None
+    """Whatever `files` live in (a temporary folder), held until they are published."""
     reproducible: bool = True
     """False where a hang was cut off, so that the part is not reused."""

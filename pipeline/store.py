@@ -12,14 +12,31 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+TEMPORARY = ".tmp-"
+"""How the name of an unfinished write begins (folders only); never listed, never a key."""
+
+LOCK = ".lock-"
+"""How the name of a pointer's lock begins (folders only)."""
+
 
 @dataclass(frozen=True)
 class ObjectInfo:
-    """One object of a store. `etag` is null for a folder."""
+    """One object of a store. `etag` is null for a folder; `modified` is in seconds since 1970."""
 
     key: str
     size: int
     etag: str | None = None
+    modified: float | None = None
+
+
+def check_key(key: str) -> str:
+    """`key` if it names an object inside the store; ValueError where it could lead outside."""
+    parts = key.split("/")
+    hidden = any(part.startswith((TEMPORARY, LOCK)) for part in parts)
+    if hidden or "\0" in key or any(part in ("", ".", "..") for part in parts):
+        message = f"{key!r} is no key: relative, '/'-separated, without '.', '..' or empty parts"
+        raise ValueError(message)
+    return key
 
 
 class Store(Protocol):
@@ -44,7 +61,10 @@ class Store(Protocol):
         ...
 
     def upload(self, path: Path, key: str) -> None:
-        """Publish a local file under `key` (rename or multipart upload), atomically as `write`."""
+        """Publish a local file under `key` (rename or multipart upload), atomically as `write`.
+
+        The store takes the file over: afterwards there is nothing at `path`.
+        """
         ...
 
     def local(self, key: str) -> AbstractContextManager[Path]:
@@ -72,4 +92,16 @@ class Store(Protocol):
 
         Raises ConflictError where somebody else moved it.
         """
+        ...
+
+    def check(self) -> None:
+        """Nothing if the store can be reached and written; StorageError that names the cause else."""
+        ...
+
+    def leftovers(self) -> Iterator[ObjectInfo]:
+        """Unfinished writes of processes that died or still run (see `modified`)."""
+        ...
+
+    def discard(self, leftover: ObjectInfo) -> None:
+        """Remove one of `leftovers`."""
         ...

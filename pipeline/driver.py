@@ -1,0 +1,347 @@
+"""The driver of every stage: run a function over parts, keep receipts, commit one manifest.
+
+The work of a part is addressed by content (`manifest.part_key`). When a part is done its files are
+published under content names and then its receipt, `receipts/<key>.json`, which says what they are:
+a part with a receipt is never computed again. The manifest is assembled from receipts only, in
+part order, and the pointer `current` is moved last. Kill a process anywhere and run again: finished
+parts are found, unfinished ones are made, nothing half-done was ever visible.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import resource
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+from pipeline.dataset import (
+    POINTER,
+    Dataset,
+    checksum,
+    current_manifest,
+    encode_parquet,
+    manifest_key,
+)
+from pipeline.engine import Engine
+from pipeline.errors import ConflictError, ContractError
+from pipeline.faults import fault
+from pipeline.inputs import Loaded, Source
+from pipeline.manifest import (
+    KINDS,
+    Content,
+    Counts,
+    Entry,
+    Frozen,
+    Gate,
+    InputRef,
+    Manifest,
+    output_hash,
+    part_key,
+)
+from pipeline.part import OutputFile, PartResult
+from pipeline.schema import (
+    CLUSTERS,
+    DECISIONS,
+    PAIRS,
+    RECORD_DECISIONS,
+    conform,
+    document_schema,
+)
+from pipeline.store import Store
+
+if TYPE_CHECKING:
+    import polars as pl
+    import pyarrow as pa
+
+HOST_FLOOR = 5
+"""Hosts with fewer records than this in one part are left out of its receipt."""
+
+
+@dataclass(frozen=True)
+class StageSpec:
+    """What a stage is, for keys and manifests."""
+
+    name: str
+    code_version: str
+    libraries: tuple[str, ...]
+    partition: str | None
+    config: Mapping[str, Any]
+    """The section(s) that shape the output, as JSON; files named in it by checksum."""
+
+    @property
+    def library_versions(self) -> dict[str, str]:
+        """Distribution -> version, for those that shape the output."""
+        return {name: version(name) for name in sorted(self.libraries)}
+
+    def key(self, checksums: Iterable[str]) -> str:
+        """The part key for inputs with these checksums."""
+        return part_key(
+            stage=self.name,
+            checksums=checksums,
+            config=self.config,
+            code_version=self.code_version,
+            libraries=self.library_versions,
+        )
+
+
+class Receipt(Frozen):
+    """What the finished work of one part was."""
+
+    key: str
+    entries: dict[str, list[Entry]]
+    rows_in: int | None
+    counts: Counts
+    damaged: list[dict[str, Any]]
+    hosts: dict[str, list[int]]
+    """Host -> [records in, kept], for hosts with at least `HOST_FLOOR` records."""
+    extra: dict[str, Any]
+    reproducible: bool = True
+
+
+@dataclass(frozen=True)
+class PartTask:
+    """One part's work, picklable."""
+
+    spec: StageSpec
+    key: str
+    source: Source
+    work: Callable[[Any], PartResult]
+    out: Store
+
+
+def plan_tasks(
+    spec: StageSpec, sources: Sequence[Source], work: Callable[[Any], PartResult], out: Store
+) -> list[PartTask]:
+    """One task a source, keyed."""
+    return [PartTask(spec, spec.key(s.checksums), s, work, out) for s in sources]
+
+
+def run_tasks(
+    tasks: Sequence[PartTask],
+    engine: Engine,
+    progress: Callable[[int, int], None] | None = None,
+) -> list[Receipt]:
+    """The receipts of all tasks, in order; those without one are computed by the engine."""
+    found = {task.key: receipt for task in tasks if (receipt := read_receipt(task.out, task.key))}
+    missing = [task for task in tasks if task.key not in found]
+    if progress:
+        progress(len(found), len(tasks))
+    for done, receipt in enumerate(engine.map(run_part, missing), start=1):
+        found[receipt.key] = receipt
+        if progress:
+            progress(len(tasks) - len(missing) + done, len(tasks))
+    return [found[task.key] for task in tasks]
+
+
+def read_receipt(store: Store, key: str) -> Receipt | None:
+    """A receipt whose files are still there at their size; None where the part must be made."""
+    try:
+        receipt = Receipt.model_validate_json(store.read(f"receipts/{key}.json"))
+    except (FileNotFoundError, ValueError):
+        return None
+    for entries in receipt.entries.values():
+        for entry in entries:
+            try:
+                if store.stat(entry.path).size != entry.bytes:
+                    return None
+            except FileNotFoundError:
+                return None
+    return receipt if receipt.reproducible else None
+
+
+def run_part(task: PartTask) -> Receipt:
+    """Load, compute, publish the files, then the receipt. Runs in a worker process."""
+    loaded = task.source.load()
+    result = task.work(loaded.value)
+    _join_rejected(result, loaded, task.spec.name)
+    entries = {kind: _publish(task, kind, frame) for kind, frame in result.tables.items()}
+    for kind, files in result.files.items():
+        entries[kind] = [_publish_file(task, file) for file in files]
+    fault("stage.part.before_receipt")
+    receipt = Receipt(
+        key=task.key,
+        entries=entries,
+        rows_in=loaded.rows,
+        counts=count(result.tables["decisions"]),
+        damaged=[damage.as_json() for damage in [*loaded.damaged, *result.damaged]],
+        hosts=count_hosts(result.tables["decisions"]),
+        extra=result.extra,
+        reproducible=result.reproducible,
+    )
+    task.out.write(f"receipts/{task.key}.json", receipt.model_dump_json(indent=1).encode())
+    fault("stage.part.after_receipt")
+    return receipt
+
+
+def _join_rejected(result: PartResult, loaded: Loaded, stage: str) -> None:
+    import polars as pl
+
+    if loaded.rejected is not None and loaded.rejected.height:
+        rejected = loaded.rejected.with_columns(stage=pl.lit(stage))
+        frames = [result.tables["decisions"], rejected]
+        result.tables["decisions"] = pl.concat(frames, how="diagonal_relaxed")
+
+
+def count(decisions: pl.DataFrame) -> Counts:
+    """Counts of a decisions table."""
+    dropped = decisions.filter(~decisions["kept"])
+    reasons = dict(sorted(dropped["reason"].value_counts().iter_rows()))
+    return Counts(
+        records_in=decisions.height,
+        kept=decisions.height - dropped.height,
+        dropped=dropped.height,
+        reasons=reasons,
+    )
+
+
+def count_hosts(decisions: pl.DataFrame) -> dict[str, list[int]]:
+    """Host -> [in, kept] of a decisions table, hosts with enough records only."""
+    import polars as pl
+
+    host = pl.col("url").str.extract(r"^[a-zA-Z][a-zA-Z0-9+.-]*://(?:[^/@]*@)?([^/:?#]+)", 1)
+    table = (
+        decisions.select(host=host.str.to_lowercase(), kept="kept")
+        .drop_nulls("host")
+        .group_by("host")
+        .agg(n=pl.len(), kept=pl.col("kept").sum())
+        .filter(pl.col("n") >= HOST_FLOOR)
+        .sort("host")
+    )
+    return {name: [n, kept] for name, n, kept in table.iter_rows()}
+
+
+def _table(kind: str, frame: pl.DataFrame) -> pa.Table:
+    if kind == "parts":
+        return conform(frame, document_schema(frame.columns), extra=True)
+    if kind == "decisions":
+        schema = RECORD_DECISIONS if "warc_file" in frame.columns else DECISIONS
+        return conform(frame, schema)
+    if kind in ("pairs", "clusters"):
+        return conform(frame, PAIRS if kind == "pairs" else CLUSTERS)
+    return frame.to_arrow()
+
+
+def _publish(task: PartTask, kind: str, frame: pl.DataFrame) -> list[Entry]:
+    table = _table(kind, frame)
+    data = encode_parquet(table)
+    digest = checksum(data)
+    folder = "" if kind == "parts" else f"{kind}/"
+    path = f"{folder}part-{digest[7:31]}.parquet"
+    fault("stage.part.before_file")
+    task.out.write(path, data)
+    fault("stage.part.after_file")
+    return [_entry(task, path, table.num_rows, len(data), digest)]
+
+
+def _publish_file(task: PartTask, file: OutputFile) -> Entry:
+    from pipeline.inputs import file_checksum
+
+    size, digest = file.path.stat().st_size, file_checksum(file.path)
+    fault("stage.file.before_upload")
+    task.out.upload(file.path, file.name)
+    fault("stage.file.after_upload")
+    return _entry(task, file.name, file.rows, size, digest)
+
+
+def _entry(task: PartTask, path: str, rows: int, size: int, digest: str) -> Entry:
+    return Entry(
+        key=task.key,
+        path=path,
+        rows=rows,
+        bytes=size,
+        checksum=digest,
+        source=task.source.origin,
+        group=task.source.group,
+    )
+
+
+@dataclass
+class Clock:
+    """When a run began, for the volatile block."""
+
+    started: datetime = field(default_factory=lambda: datetime.now(UTC))
+    begin: float = field(default_factory=time.monotonic)
+
+    def block(self, **more: Any) -> dict[str, Any]:
+        """The `run` block of a manifest."""
+        peak = max(
+            resource.getrusage(who).ru_maxrss
+            for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+        )
+        return {
+            "started": self.started.isoformat(timespec="seconds"),
+            "seconds": round(time.monotonic() - self.begin, 3),
+            "host": platform.node(),
+            "pid": os.getpid(),
+            "peak_memory_mib": peak // 1024,
+            **more,
+        }
+
+
+def commit(
+    spec: StageSpec,
+    out: Store,
+    receipts: Sequence[Receipt],
+    *,
+    inputs: Sequence[InputRef],
+    gates: Callable[[Sequence[Receipt], Counts], list[Gate]],
+    run: Mapping[str, Any],
+    summary: Mapping[str, Any] | None = None,
+    clock: Clock,
+) -> Manifest:
+    """Write the manifest of finished parts and move the pointer to it. The only way to be visible."""
+    kinds: dict[str, list[Entry]] = {kind: [] for kind in KINDS}
+    for receipt in receipts:
+        for kind, entries in receipt.entries.items():
+            if kind in kinds:
+                kinds[kind].extend(entries)
+    counts = Counts.total(receipt.counts for receipt in receipts)
+    optional = {k: v for k, v in kinds.items() if v or k in ("parts", "decisions")}
+    content = Content(
+        stage=spec.name,
+        partition=spec.partition,
+        inputs=list(inputs),
+        config=dict(spec.config),
+        code_version=spec.code_version,
+        libraries=spec.library_versions,
+        output=output_hash(kinds["parts"]),
+        counts=counts,
+        damaged=[damage for receipt in receipts for damage in receipt.damaged],
+        gates=gates(receipts, counts),
+        summary=dict(summary or {}),
+        **optional,  # type: ignore[arg-type]
+    )
+    manifest = Manifest(content=content, run=clock.block(**run))
+    publish(out, manifest)
+    return manifest
+
+
+def publish(out: Store, manifest: Manifest) -> None:
+    """Store a manifest and point `current` at it; nothing moves where it is there already."""
+    before = current_manifest(out)
+    if before == manifest.hash and out.exists(manifest_key(before)):
+        return
+    fault("stage.commit.before_manifest")
+    out.write(manifest_key(manifest.hash), manifest.to_bytes())
+    fault("stage.commit.before_pointer")
+    expected = None if before is None else out.read(POINTER)
+    try:
+        out.swap(POINTER, manifest.hash.encode() + b"\n", expected=expected)
+    except ConflictError as error:
+        message = f"{out.url} was committed by another run meanwhile"
+        raise ConflictError(message, hint="run again: finished parts are reused") from error
+    fault("stage.commit.after_pointer")
+
+
+def stage_dataset(out: Store) -> Dataset | None:
+    """What the folder holds now, whatever its gates say; None where nothing was committed."""
+    with contextlib.suppress(ContractError):
+        if current_manifest(out) is not None:
+            return Dataset.open(out, accept_gate=True)
+    return None

@@ -1,0 +1,221 @@
+"""What a part is read from: a part of a dataset, several of them, a Parquet file, a JSONL file.
+
+A source is small and picklable; a worker process loads it. `checksums` is what goes into the part's
+key: the content that was actually read, never its name or place.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipeline.dataset import Dataset, read_part
+from pipeline.errors import ContractError, UsageError
+from pipeline.manifest import Entry, InputRef
+from pipeline.part import Damage
+from pipeline.store import Store
+
+if TYPE_CHECKING:
+    import polars as pl
+
+JSONL_ENDINGS = (".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz")
+
+
+@dataclass
+class Loaded:
+    """What a source held: rows for the stage, and decisions on rows that never got that far."""
+
+    value: Any
+    rows: int | None = None
+    rejected: pl.DataFrame | None = None
+    damaged: list[Damage] = field(default_factory=list)
+
+
+class Source(Protocol):
+    """Where one part comes from."""
+
+    @property
+    def label(self) -> str:
+        """A name for messages."""
+        ...
+
+    @property
+    def checksums(self) -> tuple[str, ...]:
+        """What it holds, for the part's key."""
+        ...
+
+    @property
+    def origin(self) -> str | None:
+        """Base name of the file the documents descend from."""
+        ...
+
+    @property
+    def group(self) -> int | None:
+        """The part group."""
+        ...
+
+    def load(self) -> Loaded:
+        """Read and verify it."""
+        ...
+
+
+@dataclass(frozen=True)
+class TableSource:
+    """One part of a dataset."""
+
+    store: Store
+    entry: Entry
+
+    @property
+    def label(self) -> str:  # noqa: D102
+        return f"{self.store.url}/{self.entry.path}"
+
+    @property
+    def checksums(self) -> tuple[str, ...]:  # noqa: D102
+        return (self.entry.checksum,)
+
+    @property
+    def origin(self) -> str | None:  # noqa: D102
+        return self.entry.source
+
+    @property
+    def group(self) -> int | None:  # noqa: D102
+        return self.entry.group
+
+    def load(self) -> Loaded:  # noqa: D102
+        frame = read_part(self.store, self.entry)
+        return Loaded(frame, frame.height)
+
+
+@dataclass(frozen=True)
+class GroupSource:
+    """All parts of one part group, one after the other."""
+
+    store: Store
+    entries: tuple[Entry, ...]
+
+    @property
+    def label(self) -> str:  # noqa: D102
+        return f"{self.store.url} group {self.group}"
+
+    @property
+    def checksums(self) -> tuple[str, ...]:  # noqa: D102
+        return tuple(entry.checksum for entry in self.entries)
+
+    @property
+    def origin(self) -> str | None:  # noqa: D102
+        return None
+
+    @property
+    def group(self) -> int | None:  # noqa: D102
+        return self.entries[0].group
+
+    def load(self) -> Loaded:  # noqa: D102
+        import polars as pl
+
+        frames = [read_part(self.store, entry) for entry in self.entries]
+        frame = pl.concat(frames, how="diagonal")
+        return Loaded(frame, frame.height)
+
+
+@dataclass(frozen=True)
+class FileSource:
+    """A Parquet or JSONL(.gz) file given by a person. `stage` is what its bad lines are filed under."""
+
+    path: Path
+    checksum: str
+
+    @property
+    def label(self) -> str:  # noqa: D102
+        return str(self.path)
+
+    @property
+    def checksums(self) -> tuple[str, ...]:  # noqa: D102
+        # the base name is part of the documents' ids
+        return (self.path.name, self.checksum)
+
+    @property
+    def origin(self) -> str | None:  # noqa: D102
+        return self.path.name
+
+    @property
+    def group(self) -> int | None:  # noqa: D102
+        return None
+
+    def load(self) -> Loaded:  # noqa: D102
+        if self.path.name.endswith(".parquet"):
+            frame = _read_parquet(self.path)
+            return Loaded(frame, frame.height)
+        from pipeline.sources import parse_jsonl
+
+        result = parse_jsonl(self.path.read_bytes(), self.path.name)
+        decisions = result.tables["decisions"]
+        rejected = decisions.filter(~decisions["kept"])
+        frame = result.tables["parts"]
+        return Loaded(frame, frame.height + rejected.height, rejected, result.damaged)
+
+
+def _read_parquet(path: Path) -> pl.DataFrame:
+    import polars as pl
+
+    try:
+        table = pq.read_table(path)
+    except (pa.ArrowInvalid, OSError) as error:
+        message = f"{path} is no readable Parquet file: {str(error).splitlines()[0]}"
+        raise ContractError(message, hint="write it again; a cut file has no footer") from error
+    frame = pl.from_arrow(table)
+    assert isinstance(frame, pl.DataFrame)
+    return frame
+
+
+@dataclass(frozen=True)
+class Input:
+    """What a stage was pointed at: its sources in order, and how the manifest names it."""
+
+    sources: tuple[Source, ...]
+    refs: tuple[InputRef, ...]
+    dataset: Dataset | None
+    locations: tuple[str, ...]
+
+
+def dataset_input(dataset: Dataset) -> Input:
+    """A committed dataset as input."""
+    content = dataset.manifest.content
+    sources = tuple(TableSource(dataset.store, entry) for entry in dataset.entries())
+    ref = InputRef(asset=content.stage, partition=content.partition, hash=dataset.manifest.hash)
+    return Input(sources, (ref,), dataset, (dataset.store.url,))
+
+
+def file_input(paths: Sequence[Path]) -> Input:
+    """Parquet and JSONL files, in order of base name so that the order of arguments is irrelevant."""
+    ordered = sorted(paths, key=lambda path: (path.name, str(path)))
+    sources = tuple(FileSource(path, file_checksum(path)) for path in ordered)
+    refs = tuple(InputRef(file=s.path.name, checksum=s.checksum) for s in sources)
+    return Input(sources, refs, None, tuple(str(path) for path in ordered))
+
+
+def file_checksum(path: Path) -> str:
+    """`sha256:<hex>` of a local file, read in one pass."""
+    with path.open("rb") as stream:
+        return "sha256:" + hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def check_input_path(path: Path) -> str:
+    """What a path is as an input: `dataset`, `parquet`, `jsonl` or `folder`. Raises UsageError."""
+    if path.is_dir():
+        return "dataset" if (path / "current").exists() else "folder"
+    if not path.exists():
+        message = f"{path} is not there"
+        raise UsageError(message, hint="give a dataset folder, a Parquet file or a JSONL(.gz) file")
+    if path.name.endswith(".parquet"):
+        return "parquet"
+    if path.name.endswith(JSONL_ENDINGS):
+        return "jsonl"
+    message = f"{path} is neither a dataset folder nor a .parquet, .jsonl or .jsonl.gz file"
+    raise UsageError(message, hint="name it by its kind")

@@ -291,6 +291,7 @@ def commit(
     *,
     inputs: Sequence[InputRef],
     gates: Callable[[Sequence[Receipt], Counts], list[Gate]],
+    accept: Mapping[str, str] | None = None,
     run: Mapping[str, Any],
     summary: Mapping[str, Any] | None = None,
     clock: Clock,
@@ -302,6 +303,8 @@ def commit(
             if kind in kinds:
                 kinds[kind].extend(entries)
     counts = Counts.total(receipt.counts for receipt in receipts)
+    verdicts = gates(receipts, counts)
+    failed = {gate.name for gate in verdicts if gate.verdict == "fail"}
     optional = {k: v for k, v in kinds.items() if v or k in ("parts", "decisions")}
     content = Content(
         stage=spec.name,
@@ -313,7 +316,8 @@ def commit(
         output=output_hash(kinds["parts"]),
         counts=counts,
         damaged=[damage for receipt in receipts for damage in receipt.damaged],
-        gates=gates(receipts, counts),
+        gates=verdicts,
+        accepted_gates=[dict(accept)] if accept and accept["name"] in failed else None,
         summary=dict(summary or {}),
         **optional,  # type: ignore[arg-type]
     )

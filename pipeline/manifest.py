@@ -107,6 +107,8 @@ class Content(Frozen):
     counts: Counts
     damaged: list[dict[str, Any]]
     gates: list[Gate]
+    accepted_gates: list[dict[str, str]] | None = None
+    """Failed gates that a person took on with `accept_gate`: `name, reason`."""
     summary: dict[str, Any] = Field(default_factory=dict)
     """Figures of the stage itself (languages, hosts, bytes per token, model scores)."""
 
@@ -146,8 +148,10 @@ class Manifest(Frozen):
         return cls.model_validate(raw)
 
     def failed_gates(self) -> list[Gate]:
-        """The blocking gates that failed."""
-        return [g for g in self.content.gates if g.blocking and g.verdict == "fail"]
+        """The blocking gates that failed and were not accepted when the manifest was made."""
+        accepted = {gate["name"] for gate in self.content.accepted_gates or ()}
+        gates = self.content.gates
+        return [g for g in gates if g.blocking and g.verdict == "fail" and g.name not in accepted]
 
 
 def _json_content(content: Content) -> dict[str, Any]:

@@ -140,15 +140,14 @@ def commit_stage(
     run: Mapping[str, Any] | None = None,
 ) -> Manifest:
     """Commit receipts with the gates every stage has and those of this one."""
-    summary = dict(summary or {})
-    if mill.config.accept_gate:
-        summary["accepted_gates"] = [mill.config.accept_gate.model_dump()]
+    accept = mill.config.accept_gate
     return commit(
         spec,
         out,
         receipts,
         inputs=refs,
         gates=all_of(conserved, not_empty, *rules),
+        accept=accept.model_dump() if accept else None,
         summary=summary,
         run={
             "workers": mill.config.engine.workers,

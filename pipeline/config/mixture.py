@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from pydantic import Field, field_validator, model_validator
 
 from pipeline.config.base import Section
@@ -46,7 +48,7 @@ class MixtureConfig(Section):
         0.02,
         ge=0,
         le=1,
-        description="Gate `mixture`: largest difference of a realised share from the requested one.",
+        description="Gate `mixture`: largest distance of a realised share from the requested one.",
     )
 
     @field_validator("weights")
@@ -57,7 +59,7 @@ class MixtureConfig(Section):
     @model_validator(mode="after")
     def _phases_in_order(self) -> MixtureConfig:
         ends = [phase.until_tokens for phase in self.phases]
-        if any(later <= earlier for earlier, later in zip(ends, ends[1:], strict=False)):
+        if any(later <= earlier for earlier, later in pairwise(ends)):
             message = f"phases must end one after the other; until_tokens are {ends}"
             raise ValueError(message)
         if self.phases and self.weights:

@@ -17,12 +17,12 @@ class TokenizerConfig(Section):
         32_768,
         ge=ALPHABET + N_SPECIALS,
         le=1_000_000,
-        description="Entries, the 256 bytes and 8 special tokens included; 32,768 as nanochat; below "
+        description="Entries, 256 bytes and 8 special tokens included; 32,768 as nanochat; below "
         "65,500 a token takes two bytes on disk.",
     )
     unfreeze: bool = Field(
         False,
-        description="Allow another tokenizer in place of the frozen one; all token shards, mixtures "
+        description="Allow another tokenizer in place of the frozen one; all token shards, plans "
         "and runs become stale.",
     )
     min_frequency: int = Field(
@@ -42,8 +42,7 @@ class TokenizerConfig(Section):
     sample_bytes: int = Field(
         1_000_000_000,
         ge=1_000,
-        description="UTF-8 bytes of text trained on; about 1 GB, beyond which merges hardly move "
-        "(arXiv:2502.20273).",
+        description="UTF-8 bytes of text trained on, at most; our choice, no published figure.",
     )
     weights: dict[str, float] = Field(
         default_factory=dict,
@@ -53,8 +52,8 @@ class TokenizerConfig(Section):
         0.7,
         ge=0.0,
         le=1.0,
-        description="Within a source a language gets its bytes to this power, so that small ones are "
-        "not drowned; 0.7 as multilingual BERT, 1: by size.",
+        description="Within a source a language gets its bytes to this power, lest small ones "
+        "drown; 0.7 as multilingual BERT, 1: by size.",
     )
 
     @field_validator("weights")

@@ -89,7 +89,7 @@ def test_ids_outside_the_vocabulary_are_refused_before_a_byte_is_written(
 
 
 def test_lengths_that_disagree_and_floats_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ShardError, match="3 tokens, but .* 2"):
+    with pytest.raises(ShardError, match=r"3 tokens, but .* 2"):
         write_shard(tmp_path / "s", np.arange(3), np.array([1, 1]), vocab_size=9)
     with pytest.raises(ShardError, match="float64"):
         write_shard(tmp_path / "s", np.array([1.0]), np.array([1]), vocab_size=9)
@@ -105,7 +105,7 @@ def test_absent_and_cut_files_are_named(tmp_path: Path, ending: str, harm: str) 
     path.unlink()
     if harm == "cut":
         path.write_bytes(data[:-1] if ending != "json" else data[:-5])
-    with pytest.raises(ShardError, match=f"s.{ending}"):
+    with pytest.raises(ShardError, match=rf"s\.{ending}"):
         Shard.open(prefix)
 
 

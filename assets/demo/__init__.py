@@ -1,0 +1,1 @@
+"""The sample crawl of `gristmill demo`: two overlapping snapshots built from installed text."""

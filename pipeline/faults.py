@@ -16,10 +16,19 @@ from pipeline.errors import UsageError
 VARIABLE = "GRISTMILL_FAULT"
 
 POINTS: dict[str, str] = {
+    "stage.part.before_file": "a part is computed, none of its files is published",
+    "stage.part.after_file": "a file of the part is published (count with `:n`), no receipt is",
+    "stage.part.before_receipt": "all files of the part are published, its receipt is not",
+    "stage.part.after_receipt": "the part is finished, the manifest is not written",
+    "stage.file.before_upload": "a file that is an output as it stands is not yet published",
+    "stage.file.after_upload": "that file is published, no receipt is",
+    "stage.commit.before_manifest": "every part is finished, the manifest is not written",
+    "stage.commit.before_pointer": "the manifest is written, the pointer names the one before",
+    "stage.commit.after_pointer": "the pointer names the new manifest",
     "store.write.start": "folder: nothing of the object is on disk",
     "store.write.before_rename": "folder: the temporary file is complete and synced",
     "store.write.after_rename": "folder: the object is visible, its folder not yet synced",
-    "store.upload.before_rename": "folder: the source file is synced, still under its own name",
+    "store.upload.before_rename": "folder: the file was taken and synced, its key is not visible",
     "store.upload.after_rename": "folder: the object is visible under its key",
     "store.swap.before": "folder: the lock is held, the pointer still names the old value",
     "store.swap.before_rename": "folder: the new pointer is written under a temporary name",
@@ -53,5 +62,7 @@ _arrivals = itertools.count(1)
 def fault(name: str) -> None:
     """Die here by SIGKILL if `GRISTMILL_FAULT` says so; nothing otherwise."""
     if _name and name == _name and next(_arrivals) == _nth:
-        os.write(2, f"fault: {name}\n".encode())  # the harness checks that this point was the killer
+        os.write(
+            2, f"fault: {name}\n".encode()
+        )  # the harness checks that this point was the killer
         os.kill(os.getpid(), signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""What a stage needs of a store: a flat space of keys with atomic writes and one conditional pointer.
+"""What a stage needs of a store: keys with atomic writes, and one conditional pointer.
 
 The implementations (a folder, S3) are in `resources/storage.py`; they are picklable, so that worker
 processes open their own.
@@ -45,7 +45,7 @@ class Store(Protocol):
 
     @property
     def url(self) -> str:
-        """`/absolute/folder` or `s3://bucket/prefix`; `resources.storage.open_store(url)` reopens it."""
+        """`/absolute/folder` or `s3://bucket/prefix`; `open_store(url)` reopens it."""
         ...
 
     def child(self, prefix: str) -> Store:
@@ -80,7 +80,7 @@ class Store(Protocol):
         ...
 
     def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
-        """All objects whose key starts with `prefix`, sorted by key; unfinished writes never show."""
+        """All objects whose key starts with `prefix`, by key; unfinished writes never show."""
         ...
 
     def delete(self, keys: Iterable[str]) -> None:
@@ -95,7 +95,7 @@ class Store(Protocol):
         ...
 
     def check(self) -> None:
-        """Nothing if the store can be reached and written; StorageError that names the cause else."""
+        """Nothing if the store can be reached and written; else StorageError with the cause."""
         ...
 
     def leftovers(self) -> Iterator[ObjectInfo]:

@@ -13,25 +13,25 @@ class StorageConfig(Section):
     Credentials never stand here: AWS_ACCESS_KEY_ID and its kin, a profile, or the machine's role.
     """
 
-    root: str | None = Field(None, min_length=1)
+    root: str | None = Field(default=None, min_length=1)
     """Folder, or `s3://bucket/prefix`, that holds every dataset."""
-    endpoint_url: str | None = Field(None, pattern="^https?://")
+    endpoint_url: str | None = Field(default=None, pattern="^https?://")
     """Address of an S3 server other than Amazon's; else AWS_ENDPOINT_URL."""
-    region: str | None = Field(None, min_length=1)
+    region: str | None = Field(default=None, min_length=1)
     """Region of the bucket; else AWS_REGION or the profile's."""
-    profile: str | None = Field(None, min_length=1)
+    profile: str | None = Field(default=None, min_length=1)
     """Profile of the AWS credentials file."""
     anonymous: bool = False
     """Read a public bucket without signing the requests."""
-    attempts: int = Field(9, ge=1, le=20)
+    attempts: int = Field(default=9, ge=1, le=20)
     """Requests sent before giving up: the store may be away for about a minute."""
-    wait_seconds: float = Field(0.25, gt=0, le=60)
+    wait_seconds: float = Field(default=0.25, gt=0, le=60)
     """Longest first wait; each further one doubles, by a random share of 50 to 100 %."""
-    timeout_seconds: float = Field(60.0, gt=0, le=3600)
+    timeout_seconds: float = Field(default=60.0, gt=0, le=3600)
     """How long one request may stay without an answer."""
-    part_mb: int = Field(16, ge=5, le=5120)
+    part_mb: int = Field(default=16, ge=5, le=5120)
     """MiB a part of a multipart upload; S3 refuses less than 5. Smaller files go whole."""
-    parallel: int = Field(4, ge=1, le=64)
+    parallel: int = Field(default=4, ge=1, le=64)
     """Parts of one file under way at once; 4 x 16 MiB stay in memory."""
-    scratch: str | None = Field(None, min_length=1)
+    scratch: str | None = Field(default=None, min_length=1)
     """Folder for temporary copies of remote files; else the system's."""

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-WIDTH, HEIGHT = 640, 260
-LEFT, RIGHT, TOP, BOTTOM = 52, 16, 14, 38
+WIDTH, HEIGHT = 640, 300
+LEFT, RIGHT, TOP, BOTTOM = 56, 18, 36, 44
 MAX_POINTS = 400
 """Points of a line that a screen can tell apart."""
 
@@ -108,13 +108,13 @@ class _Frame:
         for value in ticks(self.x_low, self.x_high, 6):
             x = self.x(value)
             parts.append(
-                f'<text x="{x:.1f}" y="{HEIGHT - BOTTOM + 16}" text-anchor="middle">'
+                f'<text x="{x:.1f}" y="{HEIGHT - BOTTOM + 19}" text-anchor="middle">'
                 f"{value:g}</text>"
             )
         parts.append(
             f'<text x="{WIDTH - RIGHT}" y="{HEIGHT - 4}" text-anchor="end">{escape(x_label)}</text>'
         )
-        parts.append(f'<text x="4" y="{HEIGHT - 4}">{escape(y_label)}</text>')
+        parts.append(f'<text x="4" y="16">{escape(y_label)}</text>')
         return "".join(parts)
 
     def level(self, value: float, label: str) -> str:

@@ -79,7 +79,7 @@ def _funnel(data: ReportData) -> str:
 
 
 def _funnel_card(partition: str, stages: Sequence[Stage]) -> str:
-    scale = max(stage.records_in for stage in stages)
+    scale = max(max(stage.records_in, stage.kept) for stage in stages)
     rows = "".join(_funnel_row(stage, scale) for stage in stages)
     reasons = [
         [stage.name, reason, f"{count:,}", f"{count / max(1, stage.records_in):.1%}"]
@@ -106,16 +106,17 @@ def _funnel_row(stage: Stage, scale: int) -> str:
     rest = sum(count for _, count in ranked[COLOURED:])
     if rest:
         parts.append(("other", f"{len(ranked) - COLOURED} more", rest))
-    legend = "".join(
+    items = "".join(
         f'<li><i class="{style}"></i>{escape(label)} {count:,}</li>'
         for style, label, count in parts
     )
+    legend = f'<ul class="legend">{items}</ul>' if len(parts) > 1 else ""
     share = stage.kept / max(1, stage.records_in)
     return (
         f'<div class="stage"><span class="name">{escape(stage.name)}</span>'
         f"{stacked_bar(parts, scale)}"
         f'<p class="sum">{stage.records_in:,} {escape(stage.unit)} in, {stage.kept:,} kept '
-        f'({share:.0%})</p><ul class="legend">{legend}</ul></div>'
+        f"({share:.0%})</p>{legend}</div>"
     )
 
 
@@ -135,7 +136,11 @@ def _corpus(data: ReportData) -> str:
         else figure("Quality score", chart, "Documents by score; none is dropped for it here."),
     ]
     found = "".join(block for block in blocks if block)
-    return f'<p>What is in the corpus.</p><div class="columns">{found}</div>' if found else ""
+    return (
+        f'<p>What the filters left, by language, site and score.</p><div class="masonry">{found}</div>'
+        if found
+        else ""
+    )
 
 
 def _examples(data: ReportData) -> str:

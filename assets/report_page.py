@@ -136,11 +136,8 @@ def _corpus(data: ReportData) -> str:
         else figure("Quality score", chart, "Documents by score; none is dropped for it here."),
     ]
     found = "".join(block for block in blocks if block)
-    return (
-        f'<p>What the filters left, by language, site and score.</p><div class="masonry">{found}</div>'
-        if found
-        else ""
-    )
+    note = "What the filters left, by language, site and score."
+    return f'<p>{note}</p><div class="masonry">{found}</div>' if found else ""
 
 
 def _examples(data: ReportData) -> str:

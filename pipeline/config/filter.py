@@ -1,0 +1,155 @@
+"""The section `filter`: language identification and the published heuristic rules.
+
+Thresholds carry the names of the rules they belong to; null switches a rule off, `enabled: false`
+(or `quality`, `repetition`) a rule set. Defaults are FineWeb's published settings
+(arXiv:2406.17557; datatrove `examples/fineweb.py`), with every language kept.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import Field
+
+from pipeline.config.base import Section
+
+
+def _share(default: float | None, description: str) -> float | None:
+    field: float | None = Field(default, ge=0, le=1, description=description)
+    return field
+
+
+REPETITION = "Gopher, arXiv:2112.11446, table A1: most {} "
+MASSIVE_TEXT = "Gopher, arXiv:2112.11446, appendix A: "
+C4 = "C4, arXiv:1910.10683, section 2.2: "
+FINEWEB = "FineWeb, arXiv:2406.17557, section 3.6: "
+
+
+class LanguageConfig(Section):
+    """Language identification (fastText lid.176)."""
+
+    enabled: bool = Field(True, description="whether its rules may drop; languages are always told")
+    keep: list[str] = Field(
+        default_factory=list,
+        description="languages to keep, ISO 639-1 where one exists, else 639-3; empty keeps all",
+    )
+    min_score: float | None = _share(0.65, "FineWeb, arXiv:2406.17557, section 3.3: lowest score")
+    min_chars: int = Field(
+        20, ge=0,
+        description="characters below which no language is told: under 20 fastText is right for "
+        "fewer than four texts in five (measured on paragraphs in 25 languages)",
+    )  # fmt: skip
+    und_score: float = Field(
+        0.3, ge=0, le=1,
+        description="score below which a language is undetermined (und): the lowest floor of any "
+        "language in FineWeb-2 (github.com/huggingface/fineweb-2, configs)",
+    )  # fmt: skip
+
+
+class GopherConfig(Section):
+    """Quality and repetition rules of Gopher, as datatrove implements them."""
+
+    quality: bool = Field(True, description="whether the quality rules apply")
+    repetition: bool = Field(True, description="whether the repetition rules apply")
+
+    min_words: int | None = Field(50, ge=0, description=MASSIVE_TEXT + "fewest words")
+    max_words: int | None = Field(100_000, ge=1, description=MASSIVE_TEXT + "most words")
+    min_word_length: float | None = Field(
+        3, ge=0, le=100, description=MASSIVE_TEXT + "lowest mean word length"
+    )
+    max_word_length: float | None = Field(
+        10, ge=0, le=100, description=MASSIVE_TEXT + "highest mean word length"
+    )
+    min_word_length_unspaced: float | None = Field(
+        1, ge=0, le=100,
+        description="lowest mean word length where the script has no blanks between words: FineWeb-2 "
+        "has 1 for Chinese and Japanese (github.com/huggingface/fineweb-2, configs)",
+    )  # fmt: skip
+    max_symbol_ratio: float | None = Field(
+        0.1, ge=0, le=100, description=MASSIVE_TEXT + "most '#' per word, and ellipses per word"
+    )
+    max_bullet_lines: float | None = _share(0.9, MASSIVE_TEXT + "most lines that start as a bullet")
+    max_ellipsis_lines: float | None = _share(0.3, MASSIVE_TEXT + "most lines ending in an ellipsis")
+    min_alpha_words: float | None = _share(0.8, MASSIVE_TEXT + "fewest words with a letter")
+    min_stop_words: int | None = Field(
+        2, ge=0, le=64, description=MASSIVE_TEXT + "fewest distinct stop words, English only"
+    )
+    stop_words: dict[str, list[str]] = Field(
+        {"en": ["the", "be", "to", "of", "and", "that", "have", "with"]},
+        description=MASSIVE_TEXT + "stop words by language; no rule where a language has no list",
+    )
+
+    dup_para_frac: float | None = _share(0.3, REPETITION.format("repeated paragraphs"))
+    dup_para_char_frac: float | None = _share(0.2, REPETITION.format("characters in those"))
+    dup_line_frac: float | None = _share(0.3, REPETITION.format("repeated lines"))
+    dup_line_char_frac: float | None = _share(0.2, REPETITION.format("characters in those"))
+    top_2_gram: float | None = _share(0.20, REPETITION.format("characters in the top 2-gram"))
+    top_3_gram: float | None = _share(0.18, REPETITION.format("characters in the top 3-gram"))
+    top_4_gram: float | None = _share(0.16, REPETITION.format("characters in the top 4-gram"))
+    duplicated_5_n_grams: float | None = _share(0.15, REPETITION.format("repeated 5-grams"))
+    duplicated_6_n_grams: float | None = _share(0.14, REPETITION.format("repeated 6-grams"))
+    duplicated_7_n_grams: float | None = _share(0.13, REPETITION.format("repeated 7-grams"))
+    duplicated_8_n_grams: float | None = _share(0.12, REPETITION.format("repeated 8-grams"))
+    duplicated_9_n_grams: float | None = _share(0.11, REPETITION.format("repeated 9-grams"))
+    duplicated_10_n_grams: float | None = _share(0.10, REPETITION.format("repeated 10-grams"))
+
+
+class C4Config(Section):
+    """Line and page rules of C4. They edit the text: lines and citation marks go."""
+
+    enabled: bool = Field(True, description="whether lines are edited and pages judged")
+    terminal_punctuation: bool = Field(
+        False, description=C4 + "lines must end in . ? ! \" or '; off in FineWeb, section 3.3"
+    )
+    remove_citations: bool = Field(
+        True, description="[1], [edit], [citation needed] go, as in the C4 code of TensorFlow Datasets"
+    )
+    min_line_words: int = Field(3, ge=0, description=C4 + "fewest words of a line")
+    max_word_length: int = Field(
+        1000, ge=1, description="longest word of a line, as in the C4 code of TensorFlow Datasets"
+    )
+    javascript: bool = Field(True, description=C4 + 'lines with "javascript" go')
+    policy: bool = Field(True, description="lines with a phrase of cookie and privacy notices go")
+    lorem_ipsum: bool = Field(True, description=C4 + 'pages with "lorem ipsum" are dropped')
+    curly_bracket: bool = Field(True, description=C4 + 'pages with "{" are dropped')
+    min_sentences: int | None = Field(
+        5, ge=0, description=C4 + "fewest sentences of the lines that stay; 5 in the code"
+    )
+
+
+class FineWebConfig(Section):
+    """FineWeb's own quality rules, on the text that the C4 rules left."""
+
+    enabled: bool = Field(True, description="whether the rules apply")
+    line_punct_ratio: float | None = _share(
+        0.12, FINEWEB + "fewest lines that end in terminal punctuation"
+    )
+    short_line_ratio: float | None = _share(0.67, FINEWEB + "most short lines")
+    short_line_length: int = Field(30, ge=0, description=FINEWEB + "characters of a short line")
+    char_dup_ratio: float | None = _share(0.01, FINEWEB + "most characters in repeated lines")
+    list_ratio: float | None = Field(
+        0.3, ge=0, le=100, description="datatrove FineWebQualityFilter: most line ends per word"
+    )
+
+
+class UrlConfig(Section):
+    """Lists of addresses and words, one entry a line, '#' starts a comment. Off without lists."""
+
+    domains: Path | None = Field(None, description="hosts to drop, with all their subdomains")
+    urls: Path | None = Field(None, description="whole URLs to drop")
+    banned_words: Path | None = Field(None, description="drop if the URL has one as a word")
+    banned_substrings: Path | None = Field(
+        None, description="drop if the URL has one anywhere, signs between letters aside"
+    )
+    soft_words: Path | None = Field(None, description="drop if the URL has several as words")
+    soft_threshold: int = Field(2, ge=1, description="FineWeb, arXiv:2406.17557: soft words to drop")
+
+
+class FilterConfig(Section):
+    """Which documents `filtered_text` keeps."""
+
+    urls: UrlConfig = Field(default_factory=UrlConfig)
+    language: LanguageConfig = Field(default_factory=LanguageConfig)
+    gopher: GopherConfig = Field(default_factory=GopherConfig)
+    c4: C4Config = Field(default_factory=C4Config)
+    fineweb: FineWebConfig = Field(default_factory=FineWebConfig)

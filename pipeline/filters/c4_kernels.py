@@ -1,0 +1,257 @@
+"""The compiled line editor of the C4 rules, which keeps track of where each byte came from.
+
+One pass over the bytes of a batch writes the edited texts and, per document, the segments (out, in,
+length) that say which bytes of the edited text are which bytes of the incoming one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from pipeline.filters.line_kernels import DOT, NEWLINE, line_end, strip, three
+from pipeline.word_kernels import SPACED, blank, codepoint, unspaced
+
+LOREM, JAVASCRIPT, POLICY, CURLY = 1, 2, 4, 8
+"""Bits of what a line contains."""
+
+KEPT, REMOVED, LOREM_LINES, CURLY_LINES, CURLY_FIRST = 0, 1, 2, 3, 4
+"""Columns of the counts of a document."""
+
+OPEN, CLOSE, BRACE = 91, 93, 123
+
+
+@njit(cache=True, nogil=True)
+def matches(buffer: Any, i: int, end: int, text: Any) -> bool:
+    """Whether `text` stands at `i`, letters of ASCII in either case."""
+    if i + len(text) > end:
+        return False
+    for k in range(len(text)):
+        c = buffer[i + k]
+        if 65 <= c <= 90:
+            c += 32
+        if c != text[k]:
+            return False
+    return True
+
+
+@njit(cache=True, nogil=True)
+def contents(buffer: Any, begin: int, end: int, texts: Any, bounds: Any, bits: Any) -> int:
+    """The bits of all phrases that a run of bytes contains, and CURLY for "{"."""
+    found = 0
+    for i in range(begin, end):
+        c = buffer[i]
+        if c == BRACE:
+            found |= CURLY
+        if 65 <= c <= 90:
+            c += 32
+        for k in range(len(bits)):
+            text = texts[bounds[k] : bounds[k + 1]]
+            if c == text[0] and not found & bits[k] and matches(buffer, i, end, text):
+                found |= bits[k]
+    return found
+
+
+@njit(cache=True, nogil=True)
+def count_line_words(
+    buffer: Any, begin: int, end: int, limit: int, spaced: bool
+) -> tuple[int, bool]:
+    """Words between blanks and whether one is longer than `limit` characters.
+
+    In a document of a script without blanks each character of such a script is a word.
+    """
+    words = length = 0
+    long = False
+    i = begin
+    while i < end:
+        step = blank(buffer, i, end)
+        if step:
+            length = 0
+            i += step
+            continue
+        c = buffer[i]
+        step = 1 if c < 0x80 else 2 if c < 0xE0 else 3 if c < 0xF0 else 4
+        if not spaced and step > 2 and unspaced(codepoint(buffer, i)) != SPACED:
+            words += 1
+            length = 0
+        else:
+            words += 1 if length == 0 else 0
+            length += 1
+            long |= length > limit
+        i += step
+    return words, long
+
+
+@njit(cache=True, nogil=True)
+def citation(buffer: Any, i: int, end: int, marks: Any, bounds: Any, zeros: Any) -> int:
+    """The length in bytes of "[12]", "[]" or one of `marks` at `i`; 0 if there is none.
+
+    `zeros`: sorted code points of the digits zero of all scripts.
+    """
+    if buffer[i] != OPEN:
+        return 0
+    k = i + 1
+    while k < end and buffer[k] != CLOSE:
+        c = codepoint(buffer, k)
+        zero = np.searchsorted(zeros, c, side="right") - 1
+        if zero < 0 or c - zeros[zero] > 9:
+            break
+        k += 1 if c < 0x80 else 2 if c < 0x800 else 3 if c < 0x10000 else 4
+    if k < end and buffer[k] == CLOSE:
+        return k + 1 - i
+    for m in range(len(bounds) - 1):
+        mark = marks[bounds[m] : bounds[m + 1]]
+        if i + len(mark) <= end:
+            same = True
+            for j in range(len(mark)):
+                same &= buffer[i + j] == mark[j]
+            if same:
+                return len(mark)
+    return 0
+
+
+@njit(cache=True, nogil=True)
+def add(segments: Any, n: int, first: int, out: int, source: int, length: int) -> int:
+    """Append a segment, joined to the last one of the document where both sides touch."""
+    if n > first:
+        touches = segments[n - 1, 0] + segments[n - 1, 2] == out
+        if touches and segments[n - 1, 1] + segments[n - 1, 2] == source:
+            segments[n - 1, 2] += length
+            return n
+    segments[n, 0], segments[n, 1], segments[n, 2] = out, source, length
+    return n + 1
+
+
+@njit(cache=True, nogil=True)
+def copy_line(
+    buffer: Any, begin: int, end: int, cut: bool, marks: Any, bounds: Any, zeros: Any,
+    out: Any, at: int, origin: int, base: int, segments: Any, n: int, first: int,
+) -> tuple[int, int]:  # fmt: skip
+    """Copy a line to `out` from `at` on, without citations if `cut`: (new `at`, new `n`).
+
+    Segments are relative to the document: `origin` in `out`, `base` in `buffer`.
+    """
+    i = begin
+    while i < end:
+        skip = citation(buffer, i, end, marks, bounds, zeros) if cut else 0
+        if skip:
+            i += skip
+            continue
+        run = i
+        i += 1
+        while i < end and not (cut and buffer[i] == OPEN):
+            i += 1
+        out[at : at + i - run] = buffer[run:i]
+        n = add(segments, n, first, at - origin, run - base, i - run)
+        at += i - run
+    return at, n
+
+
+@njit(cache=True, nogil=True)
+def closed(out: Any, begin: int, end: int, ends: Any) -> bool:
+    """Whether a line ends in one of `ends`, and not in "..."."""
+    if begin >= end:
+        return False
+    found = False
+    for c in ends:
+        found |= out[end - 1] == c
+    return found and not (end - begin >= 3 and three(out, end - 3, DOT, DOT, DOT))
+
+
+@njit(cache=True, nogil=True)
+def edit_lines(
+    buffer: Any, offsets: Any, spacing: Any, phrases: Any, phrase_bounds: Any, phrase_bits: Any,
+    drop: int, marks: Any, mark_bounds: Any, zeros: Any, ends: Any, cut: bool, terminal: bool,
+    min_words: int, longest: int, out: Any, out_offsets: Any, segments: Any,
+    segment_offsets: Any, counts: Any,
+) -> None:  # fmt: skip
+    """Keep the lines that pass, without blanks at their ends and without citations.
+
+    `drop`: the bits for which a line is removed. Lines with "lorem ipsum" or "{" are counted
+    and kept: they condemn the page, not the line. `counts` [n, 5]: kept and removed lines, lines
+    with either, and whether a "{" comes first.
+    """
+    at = n = 0
+    for d in range(len(offsets) - 1):
+        base, end = offsets[d], offsets[d + 1]
+        origin, first = at, n
+        counts[d] = 0
+        start = i = base
+        while start < end:
+            step = 0
+            while i < end:
+                step = line_end(buffer, i, end)
+                if step:
+                    break
+                i += 1
+            low, high = strip(buffer, start, i)
+            mark, mark_n = at, n
+            if counts[d, KEPT]:
+                out[at] = NEWLINE
+                if start > base and buffer[start - 1] == NEWLINE:
+                    n = add(segments, n, first, at - origin, start - 1 - base, 1)
+                at += 1
+            begin = at
+            words, long = count_line_words(buffer, low, high, longest, spacing[d] == SPACED)
+            keep = words >= min_words and not long
+            if keep:
+                at, n = copy_line(
+                    buffer, low, high, cut, marks, mark_bounds, zeros, out, at, origin, base,
+                    segments, n, first,
+                )  # fmt: skip
+                found = contents(out, begin, at, phrases, phrase_bounds, phrase_bits)
+                keep = not terminal or closed(out, begin, at, ends)
+                if keep and found & LOREM:
+                    counts[d, LOREM_LINES] += 1
+                keep = keep and not found & drop & JAVASCRIPT
+                if keep and found & CURLY:
+                    counts[d, CURLY_LINES] += 1
+                    if counts[d, LOREM_LINES] == 0:
+                        counts[d, CURLY_FIRST] = 1
+                keep = keep and not found & drop & POLICY
+            if keep:
+                counts[d, KEPT] += 1
+            else:
+                counts[d, REMOVED] += 1
+                at, n = mark, mark_n
+                if n > first:  # the segment before may have grown into this line
+                    longest_kept = at - origin - segments[n - 1, 0]
+                    segments[n - 1, 2] = min(segments[n - 1, 2], longest_kept)
+            i += step
+            start = i
+        out_offsets[d + 1] = at
+        segment_offsets[d + 1] = n
+
+
+@njit(cache=True, nogil=True)
+def outer_blanks(buffer: Any, offsets: Any, out: Any) -> int:
+    """Begin and end of each document without the blanks at its ends [n, 2]; how many had some."""
+    n = 0
+    for d in range(len(offsets) - 1):
+        out[d, 0], out[d, 1] = strip(buffer, offsets[d], offsets[d + 1])
+        n += 1 if out[d, 0] != offsets[d] or out[d, 1] != offsets[d + 1] else 0
+    return n
+
+
+@njit(cache=True, nogil=True)
+def clip(
+    buffer: Any, offsets: Any, bounds: Any, segments: Any, segment_offsets: Any, out: Any,
+    out_offsets: Any, clipped: Any, clipped_offsets: Any,
+) -> None:  # fmt: skip
+    """Documents and their segments cut to `bounds` [n, 2]."""
+    at = n = 0
+    for d in range(len(offsets) - 1):
+        low, high = bounds[d, 0] - offsets[d], bounds[d, 1] - offsets[d]
+        out[at : at + high - low] = buffer[bounds[d, 0] : bounds[d, 1]]
+        at += high - low
+        out_offsets[d + 1] = at
+        for k in range(segment_offsets[d], segment_offsets[d + 1]):
+            begin = max(segments[k, 0], low)
+            end = min(segments[k, 0] + segments[k, 2], high)
+            if begin < end:
+                clipped[n, 0], clipped[n, 2] = begin - low, end - begin
+                clipped[n, 1] = segments[k, 1] + begin - segments[k, 0]
+                n += 1
+        clipped_offsets[d + 1] = n

@@ -1,0 +1,88 @@
+"""Rules as data: a signal, when it fails, and the threshold to show.
+
+Every rule set measures signals (columns) and lists rules over them, in the published order. What is
+kept, why something is dropped, and what another threshold would do all follow from the signals, so
+a stored signal table answers "what if" without reading a text again.
+
+Signals are float32 on disk; comparisons are made in float32, so that a ratio that equals its
+threshold is not over it, now or when it is read back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One reason to drop. `fails` is true, false, or null where the rule does not apply."""
+
+    reason: str
+    signal: str
+    fails: pl.Expr
+    threshold: pl.Expr
+
+
+def above(reason: str, signal: str, limit: float | None) -> list[Rule]:
+    """Drop where the signal is greater than the limit; no rule without a limit."""
+    if limit is None:
+        return []
+    return [Rule(reason, signal, _number(signal) > _limit(limit), pl.lit(float(limit)))]
+
+
+def below(
+    reason: str, signal: str, limit: float | None, *, where: pl.Expr | None = None
+) -> list[Rule]:
+    """Drop where the signal is less than the limit (and `where` holds); no rule without a limit."""
+    if limit is None:
+        return []
+    fails = _number(signal) < _limit(limit)
+    return [Rule(reason, signal, fails if where is None else where & fails, pl.lit(float(limit)))]
+
+
+def _number(signal: str) -> pl.Expr:
+    return pl.col(signal).cast(pl.Float32)
+
+
+def _limit(limit: float) -> pl.Expr:
+    return pl.lit(limit, dtype=pl.Float32)
+
+
+def decide(signals: pl.DataFrame, rules: Sequence[Rule]) -> pl.DataFrame:
+    """The first failing rule of each row: `kept, reason, value, threshold` (null where kept)."""
+    none = (pl.lit(None, pl.String), pl.lit(None, pl.Float64), pl.lit(None, pl.Float64))
+    reasons = [pl.when(r.fails).then(pl.lit(r.reason)) for r in rules]
+    values = [pl.when(r.fails).then(pl.col(r.signal).cast(pl.Float64)) for r in rules]
+    thresholds = [pl.when(r.fails).then(r.threshold.cast(pl.Float64)) for r in rules]
+    decided = signals.select(
+        pl.coalesce([*reasons, none[0]]).alias("reason"),
+        pl.coalesce([*values, none[1]]).alias("value"),
+        pl.coalesce([*thresholds, none[2]]).alias("threshold"),
+    )
+    return decided.select(pl.col("reason").is_null().alias("kept"), pl.all())
+
+
+@dataclass(frozen=True)
+class RuleRow:
+    """What one rule says of one document. `value` is null where the rule does not apply."""
+
+    rule: str
+    value: float | None
+    threshold: float | None
+    passes: bool
+
+
+def judge(signals: pl.DataFrame, rules: Sequence[Rule]) -> list[RuleRow]:
+    """Every rule on the one row of `signals`, in order."""
+    rows = []
+    for rule in rules:
+        value, threshold, fails = signals.select(
+            pl.col(rule.signal).cast(pl.Float64).alias("value"),
+            rule.threshold.cast(pl.Float64).alias("threshold"),
+            rule.fails.fill_null(value=False).alias("fails"),
+        ).row(0)
+        rows.append(RuleRow(rule.reason, value, threshold, not fails))
+    return rows

@@ -1,0 +1,226 @@
+"""Compiled scans over UTF-8 bytes and token arrays, for `pipeline.words`.
+
+Texts of a batch lie in one byte buffer with document offsets, as Arrow keeps them. Nothing here
+makes a Python string. The blanks are those of `str.isspace`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+PRIME = np.uint64(0x100000001B3)
+MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # odd, so that it has an inverse modulo 2^64
+INVERSE = np.uint64(pow(0x9E3779B97F4A7C15, -1, 1 << 64))
+
+NO_GAP, GAP_TOKEN, GAP_LINE = 0, 1, 2
+"""What stands before a chunk: one plain blank; blanks that make a token of their own; a line end."""
+
+SPACED, KANA, UNSPACED = 0, 1, 2
+"""Whether a document's script puts blanks between words."""
+
+HAS_WORD_CHARACTER, HAS_LETTER, ENDS_SENTENCE, IS_PUNCTUATION = 1, 2, 4, 8
+
+
+@njit(cache=True, nogil=True)
+def mix(h: Any) -> Any:
+    """The finaliser of MurmurHash3: 64 bits to 64 bits, one to one."""
+    h ^= h >> np.uint64(33)
+    h *= np.uint64(0xFF51AFD7ED558CCD)
+    h ^= h >> np.uint64(33)
+    h *= np.uint64(0xC4CEB9FE1A85EC53)
+    return h ^ (h >> np.uint64(33))
+
+
+@njit(cache=True, nogil=True)
+def blank(buffer: Any, i: int, end: int) -> int:
+    """The length in bytes of the blank at `i`, 0 where there is none."""
+    c = buffer[i]
+    if c <= 32:
+        return 1 if c == 32 or 9 <= c <= 13 or 28 <= c <= 31 else 0
+    if c < 0xC2:
+        return 0
+    if c == 0xC2:
+        return 2 if i + 1 < end and (buffer[i + 1] == 0x85 or buffer[i + 1] == 0xA0) else 0
+    if c > 0xE3 or c == 0xE0 or c < 0xE1 or i + 2 >= end:
+        return 0
+    d, e = buffer[i + 1], buffer[i + 2]
+    if c == 0xE1:
+        return 3 if d == 0x9A and e == 0x80 else 0
+    if c == 0xE2:
+        if d == 0x80:
+            return 3 if e <= 0x8A or e == 0xA8 or e == 0xA9 or e == 0xAF else 0
+        return 3 if d == 0x81 and e == 0x9F else 0
+    return 3 if d == 0x80 and e == 0x80 else 0
+
+
+@njit(cache=True, nogil=True)
+def codepoint(buffer: Any, i: int) -> int:
+    """The code point whose first byte is at `i`."""
+    c = np.int64(buffer[i])
+    if c < 0x80:
+        return c
+    if c < 0xE0:
+        return (c & 0x1F) << 6 | np.int64(buffer[i + 1]) & 0x3F
+    if c < 0xF0:
+        middle = (np.int64(buffer[i + 1]) & 0x3F) << 6
+        return (c & 0x0F) << 12 | middle | np.int64(buffer[i + 2]) & 0x3F
+    high = (np.int64(buffer[i + 1]) & 0x3F) << 12 | (np.int64(buffer[i + 2]) & 0x3F) << 6
+    return (c & 0x07) << 18 | high | np.int64(buffer[i + 3]) & 0x3F
+
+
+@njit(cache=True, nogil=True)
+def unspaced(c: int) -> int:
+    """KANA, UNSPACED (Han, Thai, Lao, Myanmar, Khmer) or SPACED for a code point."""
+    if c < 0x0E00:
+        return SPACED
+    if 0x3040 <= c <= 0x30FF or 0x31F0 <= c <= 0x31FF:
+        return KANA
+    if 0x4E00 <= c <= 0x9FFF or 0x3400 <= c <= 0x4DBF or 0x20000 <= c <= 0x323AF:
+        return UNSPACED
+    if c <= 0x0EFF or 0x1000 <= c <= 0x109F or 0x1780 <= c <= 0x17FF or 0xF900 <= c <= 0xFAFF:
+        return UNSPACED
+    return SPACED
+
+
+@njit(cache=True, nogil=True)
+def spacing(buffer: Any, offsets: Any, share: float, out: Any) -> None:
+    """SPACED, KANA or UNSPACED per document: `share` of its characters decides, blanks aside."""
+    for d in range(len(offsets) - 1):
+        total = kana = other = 0
+        i, end = offsets[d], offsets[d + 1]
+        while i < end:
+            c = buffer[i]
+            step = 1 if c < 0x80 else 2 if c < 0xE0 else 3 if c < 0xF0 else 4
+            total += 1 if c > 32 else 0
+            if step > 2:
+                kind = unspaced(codepoint(buffer, i))
+                kana += 1 if kind == KANA else 0
+                other += 1 if kind == UNSPACED else 0
+            i += step
+        out[d] = SPACED
+        if kana + other > share * total:
+            # Japanese mixes kana into Han everywhere; a Chinese page may quote a few
+            out[d] = KANA if kana > 0.1 * (kana + other) else UNSPACED
+
+
+@njit(cache=True, nogil=True)
+def scan(
+    buffer: Any, offsets: Any, modes: Any, keys: Any, values: Any, known: int,
+    ids: Any, gaps: Any, chunk_offsets: Any, tails: Any, new: Any,
+) -> int:  # fmt: skip
+    """Cut documents into runs without blanks and look each up in an open-addressing table.
+
+    Writes `ids` (chunk number), `gaps` (what stands before it), `chunk_offsets`, `tails` (the gap
+    after the last chunk) and, for chunks the table did not know, rows of `new` (begin, end, mode).
+    Returns how many are new; they get the numbers `known`, `known + 1`, ...
+    """
+    mask = np.uint64(len(keys) - 1)
+    n = fresh = 0
+    for d in range(len(offsets) - 1):
+        i, end = offsets[d], offsets[d + 1]
+        while True:
+            begin = i
+            line = -1
+            while i < end:
+                step = blank(buffer, i, end)
+                if step == 0:
+                    break
+                if line < 0 and buffer[i] == 10:
+                    line = i
+                i += step
+            stop = line if line >= 0 else i
+            single = stop == begin or (stop == begin + 1 and buffer[begin] == 32)
+            gap = NO_GAP if single else GAP_TOKEN
+            if line >= 0:
+                gap |= GAP_LINE
+            if i >= end:
+                tails[d] = gap
+                break
+            begin = i
+            h = np.uint64(0xCBF29CE484222325) + np.uint64(modes[d])
+            while i < end and blank(buffer, i, end) == 0:
+                h = (h ^ np.uint64(buffer[i])) * PRIME
+                i += 1
+            h = mix(h) | np.uint64(1)  # 0 marks an empty slot
+            slot = (h >> np.uint64(7)) & mask
+            while keys[slot] != 0 and keys[slot] != h:
+                slot = (slot + np.uint64(1)) & mask
+            if keys[slot] == 0:
+                keys[slot] = h
+                values[slot] = known + fresh
+                new[fresh, 0], new[fresh, 1], new[fresh, 2] = begin, i, modes[d]
+                fresh += 1
+            ids[n] = values[slot]
+            gaps[n] = gap
+            n += 1
+        chunk_offsets[d + 1] = n
+    return fresh
+
+
+@njit(cache=True, nogil=True)
+def expand(ids: Any, chunk_offsets: Any, starts: Any, chunk_tokens: Any) -> Any:
+    """The token numbers of each document, chunk by chunk: (tokens, document offsets)."""
+    total = 0
+    for c in ids:
+        total += starts[c + 1] - starts[c]
+    tokens = np.empty(total, np.int32)
+    offsets = np.zeros(len(chunk_offsets), np.int64)
+    n = 0
+    for d in range(len(chunk_offsets) - 1):
+        for c in range(chunk_offsets[d], chunk_offsets[d + 1]):
+            for k in range(starts[ids[c]], starts[ids[c] + 1]):
+                tokens[n] = chunk_tokens[k]
+                n += 1
+        offsets[d + 1] = n
+    return tokens, offsets
+
+
+@njit(cache=True, nogil=True)
+def describe(buffer: Any, offsets: Any, lengths: Any, sums: Any, powers: Any, inverses: Any) -> None:
+    """Length in characters and polynomial hash of each token.
+
+    `sums` = sum of mix(byte) * M^position, `powers` = M^bytes, `inverses` = M^-bytes, modulo 2^64:
+    what the hash of a concatenation is made of.
+    """
+    for t in range(len(offsets) - 1):
+        total, power, inverse = np.uint64(0), np.uint64(1), np.uint64(1)
+        characters = 0
+        for i in range(offsets[t], offsets[t + 1]):
+            total += mix(np.uint64(buffer[i]) + np.uint64(1)) * power
+            power *= MULTIPLIER
+            inverse *= INVERSE
+            characters += 1 if buffer[i] & 0xC0 != 0x80 else 0
+        sums[t], powers[t], inverses[t], lengths[t] = total, power, inverse, characters
+
+
+@njit(cache=True, nogil=True)
+def sentence_breaks(
+    ids: Any, gaps: Any, chunk_offsets: Any, tails: Any, starts: Any, chunk_tokens: Any,
+    flags: Any, out: Any,
+) -> None:  # fmt: skip
+    """Sentence starts inside the lines of each document, by the rule of spaCy's sentencizer.
+
+    A sentence starts at the first token that is no punctuation after one that ends a sentence. Each
+    line is a text of its own; its first sentence is not counted. Blanks can be a token.
+    """
+    for d in range(len(chunk_offsets) - 1):
+        count, ended = 0, False
+        for c in range(chunk_offsets[d], chunk_offsets[d + 1]):
+            if gaps[c] & GAP_TOKEN and ended:
+                count += 1
+                ended = False
+            if gaps[c] & GAP_LINE:
+                ended = False
+            for k in range(starts[ids[c]], starts[ids[c] + 1]):
+                flag = flags[chunk_tokens[k]]
+                if flag & ENDS_SENTENCE:
+                    ended = True
+                elif ended and not flag & IS_PUNCTUATION:
+                    count += 1
+                    ended = False
+        if tails[d] & GAP_TOKEN and ended:
+            count += 1
+        out[d] = count

@@ -1,0 +1,223 @@
+"""A training run as a file: `runs/<name>.yaml`, checked before anything is launched. No torch here.
+
+The file names a recipe, the data, and overrides; every other key has a default. The name of the run
+is the name of the file. Relative paths start at the storage root (the folder above `runs/`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import Field, ValidationError, model_validator
+
+from training.errors import RunConfigError
+from training.recipes import RECIPES, Recipe
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+RECORD = "run.json"
+PATHS = ("plan", "tokenizer", "out", "parent_root")
+# where a run lies and how it is spread does not make it another run
+NOT_IDENTITY = {
+    "name", "plan", "shards", "tokenizer", "out", "parent_root", "nproc_per_node", "micro_batch",
+    "checkpoint_every", "keep_checkpoints", "log_every", "stop_after", "timeout_seconds",
+    "sigterm_seconds",
+}  # fmt: skip
+
+
+class RunConfig(Recipe):
+    """One training run: the recipe's settings, the data, the length and the place."""
+
+    name: str
+    recipe: str
+    plan: Path | None = None
+    """The training plan written by the mixture; or `shards`."""
+    shards: list[Path] = Field(default=[])
+    """Shards by prefix, or folders of them, mixed by their size."""
+    tokenizer: Path
+    """`tokenizer.json`: vocabulary size, end of text, bytes of a token."""
+    out: Path
+    """Folder of the run: `metrics.jsonl`, `checkpoints/`, `result.json`."""
+    steps: int = Field(ge=1, le=100_000_000)
+    warmup_steps: int = Field(ge=0)
+    nproc_per_node: int | None = Field(default=None, ge=1, le=1024)
+    """Processes; default: the GPUs, else 2 on CPU."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    seed: int = Field(default=0, ge=0, lt=2**63)
+    checkpoint_every: int = Field(default=100, ge=1)
+    keep_checkpoints: int = Field(default=3, ge=1)
+    """Newest good checkpoints that stay."""
+    parent: str | None = Field(default=None, pattern=r"^[A-Za-z0-9._-]+@(\d+|latest)$")
+    """`name@step` (or `name@latest`): start from the weights of another run."""
+    parent_root: Path
+    """Folder of the runs that `parent` may name."""
+    until: Literal["steps", "unigram"] = "steps"
+    """`unigram`: stop once held-out bits per byte are below the unigram entropy of the text."""
+    log_every: int = Field(default=10, ge=1, le=10_000)
+    """Steps between two transfers of metrics from the device to file, tracking and log."""
+    stop_after: int | None = Field(default=None, ge=1)
+    """Save and leave after this step, as if stopped from outside; the next start goes on."""
+    timeout_seconds: float = Field(default=600, ge=5)
+    """How long a rank waits for the others before it gives up."""
+    sigterm_seconds: float = Field(default=20, ge=1)
+    """From SIGTERM to leaving, with a checkpoint saved."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> RunConfig:
+        if (self.plan is None) == (not self.shards):
+            message = "give either plan or shards, and one of them"
+            raise ValueError(message)
+        if self.warmup_steps >= self.steps:
+            message = f"warmup_steps {self.warmup_steps} must be below steps {self.steps}"
+            raise ValueError(message)
+        return self
+
+    def accumulation(self, world: int) -> tuple[int, int]:
+        """(micro-batches a step, sequences in each) for every one of `world` ranks, all alike.
+
+        Uneven ones would wait for each other for ever. RunConfigError where the world size does not
+        divide the global batch.
+        """
+        if self.global_batch % world:
+            message = f"global_batch {self.global_batch} cannot be shared by {world} processes"
+            fits = [n for n in range(world, 0, -1) if self.global_batch % n == 0]
+            hint = f"set nproc_per_node: {fits[0]}, or global_batch to a multiple of {world}"
+            raise RunConfigError(message, hint=hint)
+        share = self.global_batch // world
+        size = max(n for n in range(1, min(self.micro_batch, share) + 1) if share % n == 0)
+        return share // size, size
+
+    def identity(self) -> dict[str, Any]:
+        """The settings that make this run this run, as JSON values; places are not among them."""
+        return self.model_dump(mode="json", exclude=NOT_IDENTITY)
+
+    def config_hash(self) -> str:
+        """SHA-256 of the canonical JSON of `identity`."""
+        text = json.dumps(
+            self.identity(), sort_keys=True, ensure_ascii=False, separators=(",", ":")
+        )
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+def load_run(path: str | Path, **overrides: Any) -> RunConfig:
+    """Read, complete and check a run file; RunConfigError names key, value and fix."""
+    path = Path(path).absolute()
+    content = _read(path) | overrides
+    if not NAME.fullmatch(path.stem) or ".." in path.stem:
+        message = f"{path}: {path.stem!r} cannot be the name of a run"
+        raise RunConfigError(message, hint="letters, digits, '.', '_' and '-', a letter first")
+    root = path.parent.parent if path.parent.name == "runs" else path.parent
+    recipe_name = content.get("recipe", "tiny_cpu")
+    if recipe_name not in RECIPES:
+        message = f"{path}: recipe {recipe_name!r} is not known"
+        raise RunConfigError(message, hint=f"one of {', '.join(RECIPES)}")
+    settings = _complete(RECIPES[recipe_name]().model_dump(), content, path.stem, root)
+    try:
+        config = RunConfig(**settings | {"recipe": recipe_name})
+    except ValidationError as error:
+        raise _explain(path, error) from error
+    _check_files(path, config)
+    if config.nproc_per_node:
+        config.accumulation(config.nproc_per_node)
+    return config
+
+
+def _read(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        message = f"{path}: there is no such run file"
+        raise RunConfigError(message, hint="write runs/<name>.yaml in the storage root")
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        message = f"{path} is no YAML: {str(error).splitlines()[0]}"
+        raise RunConfigError(message, hint="one `key: value` a line") from error
+    if not isinstance(content, dict):
+        message = f"{path} holds no keys"
+        raise RunConfigError(message, hint="at least tokenizer, steps, and plan or shards")
+    return content
+
+
+def _complete(
+    recipe: dict[str, Any], content: dict[str, Any], name: str, root: Path
+) -> dict[str, Any]:
+    """Recipe, then file, then defaults that follow from both; paths made absolute."""
+    given = dict(content)
+    model = given.pop("model", {})
+    settings: dict[str, Any] = recipe | given
+    settings["model"] = recipe["model"] | model if isinstance(model, dict) else model
+    settings.setdefault("name", name)
+    settings.setdefault("out", root / "checkpoints" / name)
+    settings.setdefault("parent_root", root / "checkpoints")
+    if isinstance(steps := settings.get("steps"), int) and isinstance(settings["warmup"], int):
+        settings.setdefault("warmup_steps", min(settings["warmup"], steps // 10))
+    for key in PATHS:
+        if isinstance(settings.get(key), str | Path):
+            settings[key] = _absolute(settings[key], root)
+    shards = settings.get("shards", [])
+    shards = [shards] if isinstance(shards, str) else shards
+    if isinstance(shards, list):
+        settings["shards"] = [
+            _absolute(s, root) if isinstance(s, str | Path) else s for s in shards
+        ]
+    return settings
+
+
+def _absolute(value: str | Path, root: Path) -> Path:
+    """Below the storage root; where that is not there, below the current folder."""
+    path, here = root / value, Path(value).absolute()
+    return here if not path.exists() and here.exists() else path
+
+
+def _check_files(path: Path, config: RunConfig) -> None:
+    for key, file in (("plan", config.plan), ("tokenizer", config.tokenizer)):
+        if file is not None and not file.is_file():
+            message = f"{path}: {key} {file} is not there"
+            raise RunConfigError(message, hint=f"materialise it, or correct the key {key}")
+    if config.name != path.stem:
+        message = f"{path}: name {config.name!r} differs from the file's"
+        raise RunConfigError(message, hint="leave the key out; the file names the run")
+
+
+def _explain(path: Path, error: ValidationError) -> RunConfigError:
+    """The first complaint of pydantic as key, value, fix."""
+    first = error.errors()[0]
+    key = ".".join(str(part) for part in first["loc"]) or "plan, shards, warmup_steps or model"
+    value, kind = first["input"], first["type"]
+    if kind == "missing":
+        return RunConfigError(f"{path}: the key {key} is missing", hint=f"add `{key}: …`")
+    if kind == "extra_forbidden":
+        known = ", ".join(sorted(RunConfig.model_fields))
+        return RunConfigError(f"{path}: the key {key} ({value!r}) is unknown", hint=known)
+    reason = first["msg"].removeprefix("Value error, ")
+    if first["loc"] and kind != "value_error":
+        return RunConfigError(f"{path}: {key} is {value!r}", hint=reason)
+    return RunConfigError(f"{path}: {reason}", hint=f"correct {key}")
+
+
+def recorded(out: Path) -> dict[str, Any] | None:
+    """What `run.json` of a run folder says of the run that was started there, if any was."""
+    path = out / RECORD
+    if not path.exists():
+        return None
+    try:
+        return dict(json.loads(path.read_bytes()))
+    except (ValueError, TypeError) as error:
+        message = f"{path} is damaged"
+        raise RunConfigError(message, hint="move it away to start the run anew") from error
+
+
+def check_same_run(config: RunConfig) -> None:
+    """RunConfigError where another configuration already ran under this name; names the keys."""
+    record = recorded(config.out)
+    if record is None or record["config_hash"] == config.config_hash():
+        return
+    before, now = record["identity"], config.identity()
+    keys = sorted(k for k in before.keys() | now.keys() if before.get(k) != now.get(k))
+    changes = ", ".join(f"{k}: {before.get(k)!r} is now {now.get(k)!r}" for k in keys)
+    message = f"the run {config.name} was started with another configuration ({changes})"
+    hint = f"undo the change, or name the new run otherwise (`parent: {config.name}@latest`)"
+    raise RunConfigError(message, hint=hint)

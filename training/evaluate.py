@@ -1,0 +1,245 @@
+"""Held-out text: bits per byte by source and language, and sampled continuations.
+
+Bits per byte = sum of nats of the target tokens / (ln 2 x their UTF-8 bytes). Special tokens stand
+for no byte: they count neither nats nor bytes. It does not depend on the tokenizer, so runs with
+different ones compare. Beside it stands the entropy of the same tokens taken one by one, in the
+same unit: a model that has learnt no more than how often each token occurs reaches just that.
+
+As a program: `python -m torch.distributed.run ... -m training.evaluate` is not needed; one process
+does: `python -m training.evaluate --run FILE [--step N] [--languages FILE.json] --out FILE`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import Tensor
+
+from training.data import Source, permute, round_keys
+from training.model import Decoder
+from training.rows import Row
+from training.shards import Ints
+from training.vocabulary import Vocabulary
+
+Groups = Mapping[str, Sequence[str]]
+"""Shard name to [documents]: the group (language) of each document."""
+
+
+@dataclass(frozen=True)
+class Score:
+    """Sums over the target tokens of some held-out text."""
+
+    nats: float
+    bytes: float
+    tokens: float
+    unigram_nats: float
+    """Nats of the tokens under their own frequencies."""
+
+    @property
+    def bits_per_byte(self) -> float:
+        """Of the model; NaN where there is no text."""
+        return self.nats / math.log(2) / self.bytes if self.bytes else math.nan
+
+    @property
+    def unigram_bits_per_byte(self) -> float:
+        """Entropy of the tokens one by one, in bits per byte of the same text."""
+        return self.unigram_nats / math.log(2) / self.bytes if self.bytes else math.nan
+
+    def summary(self) -> dict[str, float]:
+        """As JSON values; `tokens` are those with text."""
+        return {
+            "bits_per_byte": round(self.bits_per_byte, 6),
+            "unigram_bits_per_byte": round(self.unigram_bits_per_byte, 6),
+            "tokens": int(self.tokens),
+            "bytes": int(self.bytes),
+        }
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Held-out text as a whole, and by (source, language)."""
+
+    total: Score
+    groups: dict[tuple[str, str], Score]
+
+    def table(self) -> list[dict[str, Any]]:
+        """One row a group with text: `source, language, bits_per_byte, ...`."""
+        return [
+            {"source": source, "language": language} | score.summary()
+            for (source, language), score in self.groups.items()
+            if score.bytes
+        ]
+
+
+def choose_rows(sources: Sequence[Source], limit: int | None) -> list[tuple[int, int]]:
+    """(source, row) of at most `limit` held-out rows, in proportion to size, always the same."""
+    total = sum(source.n_rows for source in sources)
+    flat = [(s, row) for s, source in enumerate(sources) for row in range(source.n_rows)]
+    if limit is None or total <= limit:
+        return flat
+    keys = round_keys(0, "held-out", 0)
+    return sorted(flat[permute(i, total, keys)] for i in range(limit))
+
+
+class HeldOut:
+    """Held-out rows of a run, scored by all ranks together."""
+
+    def __init__(
+        self,
+        sources: Sequence[Source],
+        vocabulary: Vocabulary,
+        *,
+        limit: int | None = None,
+        groups: Groups | None = None,
+    ) -> None:
+        self.sources, self.vocabulary = list(sources), vocabulary
+        self.rows = choose_rows(sources, limit)
+        self._lengths = torch.from_numpy(vocabulary.lengths())
+        self._groups = groups or {}
+        names = {(s.name, g) for s in sources for x in s.shards for g in self._labels(x.name)}
+        self.labels = sorted(names)
+        """(source, language) of each group."""
+
+    def _labels(self, shard: str) -> set[str]:
+        return set(self._groups.get(shard, ())) or {""}
+
+    def _group_ids(self, source: Source, shard: int, row: Row) -> Ints:
+        """[context] number of the group of every token."""
+        name = source.shards[shard].name
+        known = self._groups.get(name)
+        ids = {label: number for number, label in enumerate(self.labels)}
+        if known is None:
+            return np.full(len(row.tokens), ids[source.name, ""], np.int64)
+        table = np.array([ids[source.name, group] for group in known], np.int64)
+        return table[np.maximum(row.doc_index, 0)]
+
+    def score(
+        self, model: Decoder, device: torch.device, *, batch: int, rank: int = 0, world: int = 1
+    ) -> Scores:
+        """Score of every group and of all together; all ranks make equally many forward passes.
+
+        `model` is left in the mode it was in; nothing is drawn at random.
+        """
+        n_groups, size = len(self.labels), self.vocabulary.size
+        sums = torch.zeros(n_groups, 3, dtype=torch.float64)  # nats, bytes, tokens
+        histogram = torch.zeros(n_groups, size, dtype=torch.float64)
+        per_rank = math.ceil(len(self.rows) / world)
+        for start in range(0, per_rank, batch):
+            numbers = [rank + world * i for i in range(start, min(start + batch, per_rank))]
+            self._add(model, device, numbers, sums, histogram)
+        if world > 1:
+            for tensor in (sums, histogram):
+                moved = tensor.to(device)
+                dist.all_reduce(moved)
+                tensor.copy_(moved)
+        scores = [score_of(row, counts) for row, counts in zip(sums, histogram, strict=True)]
+        total = score_of(sums.sum(0), histogram.sum(0))
+        return Scores(total, dict(zip(self.labels, scores, strict=True)))
+
+    @torch.no_grad()
+    def _add(
+        self,
+        model: Decoder,
+        device: torch.device,
+        numbers: Sequence[int],
+        sums: Tensor,
+        histogram: Tensor,
+    ) -> None:
+        rows, groups = [], []
+        for number in numbers:
+            # a rank with fewer rows repeats the last one without weight: passes must be equal
+            source, row_number = self.rows[min(number, len(self.rows) - 1)]
+            shard, _ = self.sources[source].place(row_number)
+            row = self.sources[source].read(row_number)
+            if number >= len(self.rows):
+                row = row._replace(loss_mask=np.zeros_like(row.loss_mask))
+            rows.append(row)
+            groups.append(self._group_ids(self.sources[source], shard, row))
+        fields = [torch.from_numpy(np.stack(f)) for f in zip(*rows, strict=True)]
+        tokens, positions, documents, mask, targets = fields
+        logits = model(tokens.to(device), positions.to(device), documents.to(device))
+        nats = F.cross_entropy(
+            logits.flatten(0, 1).float(), targets.to(device).flatten(), reduction="none"
+        )
+        lengths = self._lengths[targets].flatten()
+        counted = (mask.flatten() & (lengths > 0)).double()
+        group = torch.from_numpy(np.stack(groups)).flatten()
+        values = torch.stack([nats.cpu().double(), lengths.double(), torch.ones_like(counted)], 1)
+        sums.index_add_(0, group, values * counted[:, None])
+        histogram.index_put_((group, targets.flatten()), counted, accumulate=True)
+
+
+def score_of(sums: Tensor, counts: Tensor) -> Score:
+    """From [nats, bytes, tokens] and the token counts [V]."""
+    nats, n_bytes, tokens = sums.tolist()
+    return Score(nats, n_bytes, tokens, _self_information(counts))
+
+
+def _self_information(counts: Tensor) -> float:
+    """Nats of all tokens under their own frequencies."""
+    seen = counts[counts > 0]
+    return float(-(seen * (seen / seen.sum()).log()).sum()) if len(seen) else 0.0
+
+
+@torch.no_grad()
+def continue_tokens(
+    model: Decoder,
+    prompt: Sequence[int],
+    n_tokens: int,
+    *,
+    end_id: int | None,
+    temperature: float = 0.8,
+    seed: int = 0,
+) -> list[int]:
+    """Sample up to `n_tokens` ids after `prompt`, ending at `end_id`; a seed, one continuation.
+
+    The whole context is computed anew for each token: meant for a few samples of a small model.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    context = model.cos.shape[0]
+    ids = list(prompt)
+    for _ in range(n_tokens):
+        window = torch.tensor([ids[-context:]], device=model.cos.device)
+        logits = model(window)[0, -1].float().cpu()
+        if temperature <= 0:
+            chosen = int(logits.argmax())
+        else:
+            weights = torch.softmax(logits / temperature, -1)
+            chosen = int(torch.multinomial(weights, 1, generator=generator))
+        if chosen == end_id:
+            break
+        ids.append(chosen)
+    return ids[len(prompt) :]
+
+
+def sample_continuations(
+    model: Decoder,
+    sources: Sequence[Source],
+    vocabulary: Vocabulary,
+    *,
+    n: int = 3,
+    prompt_tokens: int = 24,
+    n_tokens: int = 60,
+) -> list[dict[str, str]]:
+    """Continue the beginnings of `n` held-out documents. It is crawl text: escape what is shown."""
+    out = []
+    long_enough = [
+        (shard, int(document))
+        for source in sources
+        for shard in source.shards
+        for document in np.flatnonzero(shard.lengths > prompt_tokens)
+    ]
+    keys = round_keys(0, "prompts", 0)
+    for number in range(min(n, len(long_enough))):
+        shard, document = long_enough[permute(number, len(long_enough), keys)]
+        prompt = shard.document(document)[:prompt_tokens].tolist()
+        ids = continue_tokens(model, prompt, n_tokens, end_id=vocabulary.end_id, seed=number)
+        out.append({"prompt": vocabulary.text(prompt), "continuation": vocabulary.text(ids)})
+    return out

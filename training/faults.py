@@ -1,0 +1,35 @@
+"""Named points at which a test can kill this rank; the twin of `pipeline.faults` for training.
+
+`GRISTMILL_FAULT=name` (or `name:n`) sends SIGKILL to the process that arrives at the point for the
+n-th time; names of other packages are ignored here. `GRISTMILL_FAULT_RANK` picks one rank.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+
+POINTS: dict[str, str] = {
+    "training.step": "one optimiser step more is done",
+    "training.checkpoint.start": "nothing of the checkpoint is on disk",
+    "training.checkpoint.written": "all shards lie in step-N.tmp, no checksums yet",
+    "training.checkpoint.before_rename": "checksums are written and verified, still step-N.tmp",
+    "training.checkpoint.after_rename": "step-N is complete, `latest` names the one before",
+    "training.checkpoint.after_pointer": "`latest` names step-N, older ones not yet removed",
+    "training.checkpoint.after_purge": "older checkpoints are removed",
+    "training.result.before": "the last checkpoint is committed, result.json is not written",
+}
+"""Name -> the state of things when it is reached."""
+
+_name, _, _count = os.environ.get("GRISTMILL_FAULT", "").partition(":")
+_here = os.environ.get("GRISTMILL_FAULT_RANK", os.environ.get("RANK", "0"))
+_armed = _name in POINTS and _here == os.environ.get("RANK", "0")
+_arrivals = itertools.count(1)
+
+
+def fault(name: str) -> None:
+    """Die here by SIGKILL if the environment says so; nothing otherwise."""
+    if _armed and name == _name and next(_arrivals) == int(_count or "1"):
+        os.write(2, f"fault: {name}\n".encode())
+        os.kill(os.getpid(), signal.SIGKILL)

@@ -1,0 +1,146 @@
+"""The data of a run: shards named one by one or by a training plan, split into train and held out.
+
+Shards say in their sidecar which split they belong to; held-out ones are never trained on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from training.config import RunConfig
+from training.data import HELD_OUT, Loader, Order, Source, open_source
+from training.errors import RunConfigError, TrainingError
+from training.shards import read_sidecar, shard_path, strip_ending
+from training.vocabulary import Vocabulary
+
+WEB = "web"
+
+
+@dataclass(frozen=True)
+class Data:
+    """What a run reads."""
+
+    loader: Loader
+    held_out: list[Source]
+    """One a source, in name order; empty where nothing is held out."""
+    checksum: str
+    """SHA-256 over the shards' checksums and the weights: the data of a run must not change."""
+    notes: list[str]
+    """Sentences for the log: sources, epochs."""
+
+
+def open_data(config: RunConfig, vocabulary: Vocabulary) -> Data:
+    """Open the shards of a run and lay down the order of its samples.
+
+    Raises RunConfigError where shards and tokenizer do not fit, and TrainingError where the data
+    ends before the run does and `second_epoch` is off.
+    """
+    prefixes, phases = _from_shards(config) if config.plan is None else _from_plan(config)
+    check_shards([p for group in prefixes.values() for p in group], vocabulary)
+    train, held_out = {}, []
+    for name in sorted(prefixes):
+        splits = [(read_sidecar(p).get("split") == HELD_OUT, p) for p in prefixes[name]]
+        train[name] = open_source(name, [p for held, p in splits if not held], config.context)
+        if kept := [p for held, p in splits if held]:
+            held_out.append(open_source(name, kept, config.context))
+    sources = list(train.values())
+    order = _order(config, sources, phases)
+    loader = Loader(sources, order, config.global_batch)
+    samples = config.steps * config.global_batch
+    _check_length(config, order, samples)
+    passes = ", ".join(f"{name} {n:.2f}" for name, n in loader.epochs(samples).items())
+    notes = [f"passes over each source in {config.steps} steps: {passes}"]
+    notes += [] if held_out else ["no shard is held out: there will be no bits per byte"]
+    return Data(loader, held_out, _checksum(sources, phases), notes)
+
+
+def check_shards(prefixes: Sequence[Path], vocabulary: Vocabulary) -> None:
+    """RunConfigError where a shard was made with another tokenizer."""
+    for prefix in prefixes:
+        told = str(read_sidecar(prefix).get("tokenizer", vocabulary.checksum))
+        if told.removeprefix("sha256:") != vocabulary.checksum:
+            message = f"shard {prefix.name} was made with tokenizer {told[:20]}…, not this one"
+            raise RunConfigError(message, hint="name the tokenizer the shards were made with")
+
+
+Phases = list[tuple[int, dict[str, float]]]
+"""(tokens from the start at which it ends, weight by source)."""
+
+
+def _from_shards(config: RunConfig) -> tuple[dict[str, list[Path]], Phases]:
+    """Shards given one by one or as folders: grouped by source, weighted by size."""
+    groups: dict[str, list[Path]] = {}
+    sizes: dict[str, float] = {}
+    for prefix in expand(config.shards):
+        sidecar = read_sidecar(prefix)
+        name = str(sidecar.get("source") or WEB)
+        groups.setdefault(name, []).append(prefix)
+        if sidecar.get("split") != HELD_OUT:
+            sizes[name] = sizes.get(name, 0.0) + float(sidecar["tokens"])
+    return groups, [(0, sizes)]
+
+
+def _from_plan(config: RunConfig) -> tuple[dict[str, list[Path]], Phases]:
+    raise NotImplementedError
+
+
+def expand(places: Iterable[Path]) -> list[Path]:
+    """Prefixes of all shards named by `places`: prefixes, their files, or folders of them.
+
+    A dataset folder names its shards through its current manifest; older parts beside them do not
+    count.
+    """
+    out: list[Path] = []
+    for place in places:
+        if not place.is_dir():
+            out.append(strip_ending(place))
+            continue
+        current = place / "current"
+        if current.exists():
+            file = place / "manifests" / f"{current.read_text().strip()}.json"
+            parts = json.loads(file.read_bytes())["content"]["parts"]
+            paths = [place / part["path"] for part in parts if part["path"].endswith(".bin")]
+        else:
+            paths = sorted(place.glob("*.bin"))
+        out += [strip_ending(path) for path in paths]
+    missing = [p for p in out if not shard_path(p, "bin").exists()]
+    if missing or not out:
+        message = f"there is no shard {missing[0] if missing else ' '.join(map(str, places))}"
+        raise RunConfigError(message, hint="shards are <prefix>.bin/.idx/.json, or folders of them")
+    return sorted(set(out), key=lambda p: p.name)
+
+
+def _order(config: RunConfig, sources: list[Source], phases: Phases) -> Order:
+    """Phases in tokens become phases in samples."""
+    ends = [
+        (tokens // config.context, [weights.get(s.name, 0.0) for s in sources])
+        for tokens, weights in phases
+    ]
+    return Order([s.name for s in sources], [s.n_rows for s in sources], ends, config.seed)
+
+
+def _check_length(config: RunConfig, order: Order, samples: int) -> None:
+    if config.second_epoch:
+        return
+    enough = order.samples_in_one_pass(samples) // config.global_batch
+    if enough < config.steps:
+        message = (
+            f"the data ends after step {enough} of {config.steps}, and second_epoch is off "
+            f"({sum(order.n_rows)} sequences, global_batch {config.global_batch})"
+        )
+        raise TrainingError(message, hint=f"set steps: {enough}, or second_epoch: true")
+
+
+def _checksum(sources: list[Source], phases: Phases) -> str:
+    shards: list[Any] = [
+        [source.name, shard.name, shard.sidecar["checksums"]["bin"]]
+        for source in sources
+        for shard in source.shards
+    ]
+    text = json.dumps([shards, phases], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,55 @@
+"""This rank as a process: it ends with its parent, and stops when asked, within a deadline.
+
+The agent of `torch.distributed.run` starts the ranks; when it is killed by SIGKILL they would go on
+for ever. Linux sends a signal at the parent's death (PR_SET_PDEATHSIG); a poll of the parent's id
+covers the rest.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+import threading
+import time
+from types import FrameType
+
+PR_SET_PDEATHSIG = 1
+
+
+def end_with_parent(poll_seconds: float = 1.0) -> None:
+    """SIGKILL for this process as soon as the process that started it is gone."""
+    parent = os.getppid()
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(poll_seconds)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    threading.Thread(target=watch, daemon=True, name="parent-watch").start()
+
+
+class StopRequest:
+    """SIGTERM or SIGINT asks for a stop at the end of the step; a second deadline makes it sure."""
+
+    def __init__(self, seconds: float) -> None:
+        """Take over both signals. `seconds` after the first the process ends, saved or not."""
+        self.seconds = seconds
+        self.reason = ""
+        """Name of the signal; empty where none came."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._asked)
+
+    def _asked(self, number: int, frame: FrameType | None) -> None:
+        if not self.reason:
+            self.reason = signal.Signals(number).name
+            timer = threading.Timer(self.seconds, self._too_late)
+            timer.daemon = True
+            timer.start()
+
+    def _too_late(self) -> None:
+        os.write(2, f"no checkpoint within {self.seconds:g} s of {self.reason}\n".encode())
+        os._exit(1)

@@ -1,0 +1,106 @@
+"""Named recipes: functions that return every setting of a training run. No torch here.
+
+A run file names a recipe and overrides single keys of it; `training.config` merges the two. Sources
+of the numbers: AdamW betas, weight decay, clip and the cosine to a tenth are those of Llama 2
+(arXiv:2307.09288); initialisation with scaled residual projections is GPT-2's; QK-norm and the
+export layout are Qwen3's (arXiv:2505.09388).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+
+class ModelConfig(BaseModel):
+    """Shape of the decoder; the vocabulary comes from the tokenizer."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    layers: int = Field(default=4, ge=1, le=512)
+    dim: int = Field(default=128, ge=8, le=65_536)
+    heads: int = Field(default=4, ge=1, le=1024)
+    kv_heads: int = Field(default=2, ge=1, le=1024)
+    """Key and value heads (grouped-query attention, arXiv:2305.13245); divides `heads`."""
+    ffn: int = Field(default=352, ge=8, le=1_000_000)
+    """Width of the SwiGLU block, about 8/3 of `dim`."""
+    qk_norm: bool = True
+    """RMSNorm on queries and keys per head: Qwen3's layout; without it the layout is Llama's."""
+    tied_embeddings: bool = False
+    rope_theta: float = Field(default=10_000.0, gt=1)
+    norm_eps: float = Field(default=1e-6, gt=0, lt=1e-2)
+    init_std: float = Field(default=0.02, gt=0, le=1)
+
+    @property
+    def head_dim(self) -> int:
+        """Features of one head; even, as rotary embedding turns pairs."""
+        return self.dim // self.heads
+
+    @model_validator(mode="after")
+    def _divides(self) -> ModelConfig:
+        if self.dim % (2 * self.heads):
+            message = f"dim {self.dim} must be a multiple of twice the heads ({self.heads})"
+            raise ValueError(message)
+        if self.heads % self.kv_heads:
+            message = f"heads {self.heads} must be a multiple of kv_heads {self.kv_heads}"
+            raise ValueError(message)
+        return self
+
+
+class Recipe(BaseModel):
+    """Everything that shapes a run but its data, its length and its place."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    model: ModelConfig = ModelConfig()
+    context: int = Field(default=256, ge=8, le=1_048_576)
+    """Tokens of one sequence."""
+    global_batch: int = Field(default=16, ge=1, le=1_000_000)
+    """Sequences of one step, over all ranks."""
+    micro_batch: int = Field(default=8, ge=1, le=65_536)
+    """Most sequences that one rank holds at a time; it sets memory, not the result."""
+    lr: float = Field(default=3e-3, gt=0, le=1)
+    min_lr_ratio: float = Field(default=0.1, ge=0, le=1)
+    """Learning rate at the end of the cosine, as a share of `lr`."""
+    warmup: int = Field(default=20, ge=0)
+    """Most warm-up steps; a short run takes a tenth of its steps."""
+    betas: list[float] = Field(default=[0.9, 0.95], min_length=2, max_length=2)
+    eps: float = Field(default=1e-8, gt=0, lt=1e-2)
+    weight_decay: float = Field(default=0.1, ge=0, le=1)
+    """On matrices; none on norms and embeddings."""
+    clip: float = Field(default=1.0, gt=0, le=1000)
+    """Most norm of the gradient over all parameters."""
+    max_skips: int = Field(default=10, ge=1)
+    """Steps skipped in a row (loss or gradient not finite) that end the run."""
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """Arithmetic of forward and backward; weights, reductions and the optimiser stay in float32."""
+    second_epoch: bool = True
+    """At the end of the data: start a further pass, counted, or (false) stop with a message."""
+    eval_every: int = Field(default=50, ge=0)
+    """Steps between held-out evaluations; 0: only at the end."""
+    eval_rows: int = Field(default=64, ge=1)
+    """Most held-out sequences of one evaluation during training."""
+
+
+def tiny_cpu() -> Recipe:
+    """1.8M parameters at a vocabulary of 4,096: a minute on two CPU cores; demo and tests."""
+    return Recipe()
+
+
+def small_cpu() -> Recipe:
+    """A model of 6 layers x 384, 16M parameters at a vocabulary of 8,192: about an hour on CPUs."""
+    model = ModelConfig(layers=6, dim=384, heads=6, kv_heads=2, ffn=1024)
+    return Recipe(
+        model=model,
+        context=512,
+        global_batch=32,
+        micro_batch=4,
+        lr=1e-3,
+        warmup=100,
+        eval_every=100,
+    )
+
+
+RECIPES: dict[str, Callable[[], Recipe]] = {"tiny_cpu": tiny_cpu, "small_cpu": small_cpu}

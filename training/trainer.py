@@ -1,0 +1,201 @@
+"""What one rank holds during a run: one step, saving and resuming. The loop is in `train`."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import Tensor
+
+from training.checkpoint import Checkpoints, find, load_weights
+from training.config import RunConfig
+from training.data import Batch
+from training.errors import TrainingError
+from training.evaluate import HeldOut, Score
+from training.guards import Guard
+from training.model import Decoder
+from training.optim import build_optimizer, learning_rate
+from training.parallel import World, shard
+from training.plan import Data
+from training.vocabulary import Vocabulary
+
+ENTROPY_STRIDE = 8  # entropy of the predictions is taken at every 8th token: 1/8 of its cost
+
+
+class Trainer:
+    """Model, optimiser, data and checkpoints of one rank, and the step over them."""
+
+    def __init__(self, config: RunConfig, world: World, vocabulary: Vocabulary, data: Data) -> None:
+        self.config, self.world, self.vocabulary, self.data = config, world, vocabulary, data
+        model = Decoder(config.model, vocabulary.size, config.context)
+        model.init_weights(config.seed)
+        self.model = shard(model.to(world.device), world, config.dtype)
+        if config.parent:
+            load_weights(parent_of(config), self.model, no_dist=False)
+        self.optimizer = build_optimizer(self.model, config)
+        self.guard = Guard(config.clip, config.max_skips, world.device)
+        self.held_out = HeldOut(data.held_out, vocabulary, limit=config.eval_rows)
+        stamps = {"configuration": config.config_hash(), "tokenizer": vocabulary.checksum}
+        self.checkpoints = Checkpoints(
+            config.out / "checkpoints",
+            world,
+            keep=config.keep_checkpoints,
+            stamps=stamps | {"data": data.checksum},
+        )
+        self.step, self.tokens, self.finished = 0, 0, False
+        self.skipped: list[int] = []
+        self.saved: dict[str, Any] = {}
+
+    def resume(self) -> list[str]:
+        """Go to the newest good checkpoint, if any; returns what to tell about it."""
+        found = self.checkpoints.newest()
+        if found.path is None:
+            return [*found.skipped, f"started from {self.config.parent or 'new weights'}"]
+        record = self.checkpoints.load(found.path, self.model, self.optimizer)
+        progress = record["progress"]
+        self.step, self.tokens = found.step, progress["tokens"]
+        self.skipped, self.finished = progress["skipped"], progress["finished"]
+        self.guard.in_row.fill_(progress["skipped_in_row"])
+        torch.set_rng_state(torch.tensor(progress["rng"], dtype=torch.uint8))
+        self.saved = {"step": found.step, "path": str(found.path), "identity": record["identity"]}
+        return [*found.skipped, f"resumed from {found.path.name}"]
+
+    def save(self) -> None:
+        """Commit a checkpoint of the step just done."""
+        progress = {
+            "next_sample": self.step * self.config.global_batch,
+            "tokens": self.tokens,
+            "skipped": self.skipped,
+            "skipped_in_row": int(self.guard.in_row.item()),
+            "finished": self.finished,
+            "rng": torch.get_rng_state().tolist(),
+        }
+        identity = self.checkpoints.save(self.model, self.optimizer, self.step, progress)
+        path = self.checkpoints.folder / f"step-{self.step}"
+        self.saved = {"step": self.step, "path": str(path), "identity": identity}
+
+    def advance(self) -> None:
+        """Count the step that was just done."""
+        self.step += 1
+        self.tokens += self.config.global_batch * self.config.context
+
+    def rates(self, began: float) -> dict[str, float]:
+        """Learning rate and speed of the step that began at `began` (monotonic seconds)."""
+        tokens = self.config.global_batch * self.config.context
+        seconds = max(time.monotonic() - began, 1e-9)
+        return {
+            "lr": self.optimizer.param_groups[0]["lr"],
+            "tokens_per_second": round(tokens / seconds, 1),
+        }
+
+    def evaluate(self) -> Score:
+        """Held-out score of the weights as they are."""
+        self.model.eval()
+        scores = self.held_out.score(
+            self.model,
+            self.world.device,
+            batch=self.config.micro_batch,
+            rank=self.world.rank,
+            world=self.world.size,
+        )
+        self.model.train()
+        return scores.total
+
+    def train_step(self, stop: bool) -> tuple[dict[str, Tensor], Tensor]:
+        """One step; returns its values (0-dimensional, equal on all ranks) and who asked to stop.
+
+        The loss is the mean over the targets of the global batch, whatever rank they are on.
+        """
+        config, world, device = self.config, self.world, self.world.device
+        first = self.step * config.global_batch
+        batch = self.data.loader.batch(first, world.rank, world.size)
+        fields = to_device(batch, device)
+        counts, histogram = shared_counts(batch, fields, self.vocabulary.size, stop)
+        rate = learning_rate(self.step + 1, config)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        sums = self._backward(fields, counts[0])
+        dist.all_reduce(sums)
+        loss = sums[0] / counts[0]
+        norm, skipped = self.guard.step(self.optimizer, loss)
+        values = {
+            "loss": loss,
+            "grad_norm": norm,
+            "entropy": sums[1] / sums[2],
+            "batch_entropy": entropy(histogram),
+            "skipped": skipped,
+            "targets": counts[0],
+            "batch_checksum": counts[2],
+        }
+        return values, counts[1]
+
+    def _backward(self, fields: list[Tensor], n_targets: Tensor) -> Tensor:
+        """Gradients of the rank's share, in micro-batches; returns [loss, entropy, its tokens]."""
+        _, size = self.config.accumulation(self.world.size)
+        micro = list(zip(*(torch.split(f, size) for f in fields), strict=True))
+        sums = torch.zeros(3, dtype=torch.float64, device=self.world.device)
+        self.optimizer.zero_grad(set_to_none=True)
+        for number, (tokens, positions, documents, mask, targets) in enumerate(micro):
+            last = number == len(micro) - 1
+            self.model.set_requires_gradient_sync(last)  # type: ignore[operator]
+            self.model.set_is_last_backward(last)  # type: ignore[operator]
+            logits = self.model(tokens, positions, documents).flatten(0, 1).float()
+            wanted = torch.where(mask, targets, -100).flatten()
+            loss = F.cross_entropy(logits, wanted, ignore_index=-100, reduction="sum")
+            # the reduction of gradients is a mean over ranks; the loss is one over targets
+            torch.autograd.backward(loss * (self.world.size / n_targets).float())
+            with torch.no_grad():
+                seen = torch.log_softmax(logits.detach()[::ENTROPY_STRIDE], -1)
+                sums += torch.stack([loss.double(), *(entropy_sums(seen, wanted))])
+        return sums
+
+
+def to_device(batch: Batch, device: torch.device) -> list[Tensor]:
+    """Tokens, positions, documents, mask, targets of a batch as tensors."""
+    arrays = (batch.tokens, batch.positions, batch.documents, batch.mask, batch.targets)
+    return [torch.from_numpy(array).to(device, non_blocking=True) for array in arrays]
+
+
+def shared_counts(
+    batch: Batch, fields: list[Tensor], vocab_size: int, stop: bool
+) -> tuple[Tensor, Tensor]:
+    """Over all ranks, in one message: [targets, asked to stop, checksum] and token counts [V]."""
+    tokens, documents = fields[0], fields[2]
+    own = torch.tensor(
+        [float(batch.mask.sum()), float(stop), float(batch.checksum)],
+        dtype=torch.float64,
+        device=tokens.device,
+    )
+    histogram = torch.bincount(tokens[documents >= 0], minlength=vocab_size).double()
+    both = torch.cat([own, histogram])
+    dist.all_reduce(both)
+    return both[:3], both[3:]
+
+
+def entropy(histogram: Tensor) -> Tensor:
+    """Nats of a token drawn from these counts."""
+    share = histogram / histogram.sum()
+    return torch.special.entr(share).sum()
+
+
+def entropy_sums(log_probabilities: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
+    """(sum of nats, number) of the predictions at every `ENTROPY_STRIDE`-th token with a target."""
+    counted = (wanted[::ENTROPY_STRIDE] >= 0).double()
+    nats = -(log_probabilities.exp() * log_probabilities).sum(-1).double()
+    return (nats * counted).sum(), counted.sum()
+
+
+def parent_of(config: RunConfig) -> Path:
+    """The checkpoint folder that `parent: name@step` names; TrainingError where it is not there."""
+    name, _, step = str(config.parent).partition("@")
+    folder = config.parent_root / name / "checkpoints"
+    path = find(folder).path if step == "latest" else folder / f"step-{step}"
+    if path is None or not path.is_dir():
+        message = f"parent {config.parent}: {folder} holds no such checkpoint"
+        there = ", ".join(sorted(p.name for p in folder.glob("step-*"))) or "none"
+        raise TrainingError(message, hint=f"there: {there}")
+    return path

@@ -206,17 +206,25 @@ class LocalStore:
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
     """Hold the lock file `path` alone; it is gone afterwards. A killed holder frees it."""
-    with contextlib.ExitStack() as stack:
-        with refusals("lock", path):
-            while True:
-                handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-                stack.callback(os.close, handle)
-                fcntl.flock(handle, fcntl.LOCK_EX)
-                # the holder before may have removed the file that this lock is on
-                if path.exists() and os.path.samestat(os.fstat(handle), path.stat()):
-                    break
-        stack.callback(path.unlink, missing_ok=True)  # before closing frees the lock
+    with refusals("lock", path):
+        while (handle := _lock(path)) is None:
+            pass
+    try:
         yield
+    finally:
+        path.unlink(missing_ok=True)  # before closing frees the lock
+        os.close(handle)
+
+
+def _lock(path: Path) -> int | None:
+    """A handle with the lock; None where the holder before removed the file that was waited for."""
+    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    with contextlib.suppress(FileNotFoundError):
+        if os.path.samestat(os.fstat(handle), path.stat()):
+            return handle
+    os.close(handle)
+    return None
 
 
 def _walk(folder: Path, base: str, leaf: str = "", *, hidden: bool = False) -> Iterator[ObjectInfo]:

@@ -26,6 +26,7 @@ T = TypeVar("T")
 MIB = 1 << 20
 MAX_PARTS = 10_000  # S3's limit for one upload
 DOWNLOAD_PART = 64 * MIB
+LIST_PAGE = 1000  # the most a server gives
 
 
 @dataclass(frozen=True)
@@ -206,11 +207,15 @@ class S3Store:
         self._ask("read", "", lambda s3: s3.list_objects_v2(Bucket=self.bucket, MaxKeys=1))
 
     def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
-        """All objects below `prefix`, sorted by key, 1,000 a request."""
+        """All objects below `prefix`, sorted by key; SeaweedFS and S3 Express do not sort."""
+        return iter(sorted(self._listed(prefix), key=lambda info: info.key))
+
+    def _listed(self, prefix: str) -> Iterator[ObjectInfo]:
         base = f"{self.prefix}/" if self.prefix else ""
-        request = {"Bucket": self.bucket, "Prefix": base + prefix}
+        where = base + prefix
+        request = {"Bucket": self.bucket, "Prefix": where, "MaxKeys": LIST_PAGE}
         while True:
-            page = self._ask("list", request["Prefix"], lambda s3: s3.list_objects_v2(**request))
+            page = self._ask("list", where, lambda s3: s3.list_objects_v2(**request))
             for entry in page.get("Contents", ()):
                 if not entry["Key"].endswith("/"):  # consoles make such objects to show folders
                     key = entry["Key"].removeprefix(base)

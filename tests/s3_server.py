@@ -3,7 +3,7 @@
     with moto_server() as server, server.environment():
         store = open_store(f"s3://{server.bucket()}/prefix")
 
-Both run in their own process on a free port of 127.0.0.1, end with the test process and print nothing.
+Both run in their own process on a free port of 127.0.0.1, end with the test and print nothing.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class S3Server:
 
     endpoint_url: str
     access_key: str = "test-access-key"
-    secret_key: str = "test-secret-key"  # noqa: S105 - a test server's
+    secret_key: str = "test-secret-key"
     region: str = "us-east-1"
 
     def variables(self) -> dict[str, str]:

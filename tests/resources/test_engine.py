@@ -117,14 +117,14 @@ def test_first_failure_in_order_names_its_task(engine: LocalEngine) -> None:
     results = engine.map(fail_on_odd, PARTS)
     assert next(results) == 0
     with pytest.raises(
-        ContractError, match="^part-00001: row 1 lacks a text\nhint: write it again"
+        ContractError, match=r"^part-00001: row 1 lacks a text\nhint: write it again"
     ):
         next(results)
     assert list(engine.map(square, PARTS[:3])) == [0, 1, 4]  # still usable
 
 
 def test_name_is_not_said_twice(engine: LocalEngine) -> None:
-    with pytest.raises(StorageError, match="^part-00000: refused$"):
+    with pytest.raises(StorageError, match=r"^part-00000: refused$"):
         list(engine.map(name_conflict, PARTS[:2]))
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
-import resource
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -31,6 +30,7 @@ from pipeline.dataset import (
 from pipeline.engine import Engine
 from pipeline.errors import ConflictError, ContractError
 from pipeline.faults import fault
+from pipeline.figures import part_figures, total_figures
 from pipeline.inputs import Loaded, Source
 from pipeline.manifest import (
     KINDS,
@@ -100,6 +100,8 @@ class Receipt(Frozen):
     damaged: list[dict[str, Any]]
     hosts: dict[str, list[int]]
     """Host -> [records in, kept], for hosts with at least `HOST_FLOOR` records."""
+    figures: dict[str, Any]
+    """Documents and bytes of what was kept (`figures.py`)."""
     extra: dict[str, Any]
     reproducible: bool = True
 
@@ -113,6 +115,11 @@ class PartTask:
     source: Source
     work: Callable[[Any], PartResult]
     out: Store
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        return f"{self.spec.name} of {self.source.label}"
 
 
 def plan_tasks(
@@ -159,7 +166,9 @@ def run_part(task: PartTask) -> Receipt:
     """Load, compute, publish the files, then the receipt. Runs in a worker process."""
     loaded = task.source.load()
     result = task.work(loaded.value)
-    _join_rejected(result, loaded, task.spec.name)
+    decided = "decisions" in result.tables
+    if decided:
+        _join_rejected(result, loaded, task.spec.name)
     entries = {kind: _publish(task, kind, frame) for kind, frame in result.tables.items()}
     for kind, files in result.files.items():
         entries[kind] = [_publish_file(task, file) for file in files]
@@ -167,10 +176,11 @@ def run_part(task: PartTask) -> Receipt:
     receipt = Receipt(
         key=task.key,
         entries=entries,
-        rows_in=loaded.rows,
-        counts=count(result.tables["decisions"]),
+        rows_in=loaded.rows if decided else None,
+        counts=count(result.tables["decisions"]) if decided else Counts.total([]),
         damaged=[damage.as_json() for damage in [*loaded.damaged, *result.damaged]],
-        hosts=count_hosts(result.tables["decisions"]),
+        hosts=count_hosts(result.tables["decisions"]) if decided else {},
+        figures=part_figures(result.tables["parts"]) if "parts" in result.tables else {},
         extra=result.extra,
         reproducible=result.reproducible,
     )
@@ -270,16 +280,11 @@ class Clock:
 
     def block(self, **more: Any) -> dict[str, Any]:
         """The `run` block of a manifest."""
-        peak = max(
-            resource.getrusage(who).ru_maxrss
-            for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
-        )
         return {
             "started": self.started.isoformat(timespec="seconds"),
             "seconds": round(time.monotonic() - self.begin, 3),
             "host": platform.node(),
             "pid": os.getpid(),
-            "peak_memory_mib": peak // 1024,
             **more,
         }
 
@@ -296,7 +301,7 @@ def commit(
     summary: Mapping[str, Any] | None = None,
     clock: Clock,
 ) -> Manifest:
-    """Write the manifest of finished parts and move the pointer to it. The only way to be visible."""
+    """Write the manifest of finished parts and move the pointer: the only way to be visible."""
     kinds: dict[str, list[Entry]] = {kind: [] for kind in KINDS}
     for receipt in receipts:
         for kind, entries in receipt.entries.items():
@@ -318,8 +323,8 @@ def commit(
         damaged=[damage for receipt in receipts for damage in receipt.damaged],
         gates=verdicts,
         accepted_gates=[dict(accept)] if accept and accept["name"] in failed else None,
-        summary=dict(summary or {}),
-        **optional,  # type: ignore[arg-type]
+        summary={**total_figures(r.figures for r in receipts), **(summary or {})},
+        **optional,
     )
     manifest = Manifest(content=content, run=clock.block(**run))
     publish(out, manifest)

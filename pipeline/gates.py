@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from pipeline.config.gates import Band, GatesConfig
-from pipeline.manifest import Counts, Gate
 from pipeline.driver import Receipt
+from pipeline.manifest import Counts, Gate, Verdict
 
 GateRule = Callable[[Sequence[Receipt], Counts], Gate]
 
@@ -81,7 +81,7 @@ def host_removal(config: GatesConfig) -> GateRule:
         large = {h: 1 - kept / n for h, (n, kept) in hosts.items() if n >= config.host_documents}
         wiped = sorted(h for h, removed in large.items() if removed > config.host_removal)
         share = len(wiped) / len(large) if large else 0.0
-        verdict = "pass" if share <= config.hosts_wiped_out else "fail"
+        verdict: Verdict = "pass" if share <= config.hosts_wiped_out else "fail"
         return Gate(
             name="host_removal",
             verdict=verdict if large else "not_enough_sample",

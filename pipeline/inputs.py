@@ -126,7 +126,7 @@ class GroupSource:
 
 @dataclass(frozen=True)
 class FileSource:
-    """A Parquet or JSONL(.gz) file given by a person. `stage` is what its bad lines are filed under."""
+    """A Parquet or JSONL(.gz) file given by a person."""
 
     path: Path
     checksum: str
@@ -161,6 +161,59 @@ class FileSource:
         return Loaded(frame, frame.height + rejected.height, rejected, result.damaged)
 
 
+@dataclass(frozen=True)
+class AllSources:
+    """Every source of an input as one part, for what is made of all of them at once."""
+
+    sources: tuple[Source, ...]
+    origin: str | None = None
+    group: int | None = None
+
+    @property
+    def label(self) -> str:  # noqa: D102
+        return self.sources[0].label if len(self.sources) == 1 else f"{len(self.sources)} parts"
+
+    @property
+    def checksums(self) -> tuple[str, ...]:  # noqa: D102
+        return tuple(checksum for source in self.sources for checksum in source.checksums)
+
+    def load(self) -> Loaded:  # noqa: D102
+        import polars as pl
+
+        parts = [source.load() for source in self.sources]
+        rejected = [p.rejected for p in parts if p.rejected is not None]
+        return Loaded(
+            pl.concat([part.value for part in parts], how="diagonal_relaxed"),
+            sum(part.rows or 0 for part in parts),
+            pl.concat(rejected, how="diagonal_relaxed") if rejected else None,
+            [damage for part in parts for damage in part.damaged],
+        )
+
+
+@dataclass(frozen=True)
+class BlobSource:
+    """A file taken as it is: its path is what the stage function gets."""
+
+    path: Path
+    checksum: str
+    group: int | None = None
+
+    @property
+    def label(self) -> str:  # noqa: D102
+        return str(self.path)
+
+    @property
+    def checksums(self) -> tuple[str, ...]:  # noqa: D102
+        return (self.checksum,)
+
+    @property
+    def origin(self) -> str | None:  # noqa: D102
+        return self.path.name
+
+    def load(self) -> Loaded:  # noqa: D102
+        return Loaded(self.path)
+
+
 def _read_parquet(path: Path) -> pl.DataFrame:
     import polars as pl
 
@@ -193,11 +246,23 @@ def dataset_input(dataset: Dataset) -> Input:
 
 
 def file_input(paths: Sequence[Path]) -> Input:
-    """Parquet and JSONL files, in order of base name so that the order of arguments is irrelevant."""
+    """Parquet and JSONL files by base name: the order of arguments is irrelevant."""
     ordered = sorted(paths, key=lambda path: (path.name, str(path)))
     sources = tuple(FileSource(path, file_checksum(path)) for path in ordered)
     refs = tuple(InputRef(file=s.path.name, checksum=s.checksum) for s in sources)
     return Input(sources, refs, None, tuple(str(path) for path in ordered))
+
+
+def as_one(given: Input) -> Input:
+    """The same input as a single part."""
+    return Input((AllSources(given.sources),), given.refs, given.dataset, given.locations)
+
+
+def blob_input(path: Path) -> Input:
+    """One file, taken as it is."""
+    digest = file_checksum(path)
+    ref = InputRef(file=path.name, checksum=digest)
+    return Input((BlobSource(path, digest),), (ref,), None, (str(path),))
 
 
 def file_checksum(path: Path) -> str:

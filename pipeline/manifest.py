@@ -155,7 +155,14 @@ class Manifest(Frozen):
 
 
 def _json_content(content: Content) -> dict[str, Any]:
-    return content.model_dump(mode="json", exclude_none=True)
+    """As stored and hashed: absent kinds of files and absent fields of entries are left out."""
+    value = content.model_dump(mode="json")
+    for name in (*KINDS, "accepted_gates"):
+        if value[name] is None:
+            del value[name]
+    for name in ("inputs", *(kind for kind in KINDS if kind in value)):
+        value[name] = [{k: v for k, v in entry.items() if v is not None} for entry in value[name]]
+    return value
 
 
 def output_hash(parts: Iterable[Entry]) -> str:

@@ -27,7 +27,7 @@ from pipeline.driver import (
 from pipeline.engine import Engine
 from pipeline.errors import ConflictError, GateError, UsageError
 from pipeline.gates import GateRule, all_of, conserved, not_empty
-from pipeline.inputs import Input, Source, dataset_input
+from pipeline.inputs import Input, dataset_input
 from pipeline.layout import check_name
 from pipeline.manifest import InputRef, Manifest
 from pipeline.part import PartResult
@@ -48,6 +48,14 @@ Progress = Callable[[str, int, int], None]
 """Called with the stage, parts done, parts in all."""
 
 
+Planning = Callable[[StageSpec, Sequence[PartTask]], None]
+"""Told what a stage would run, when nothing is to be run."""
+
+
+class PlannedOnly(Exception):
+    """Ends a stage that was only asked what it would do."""
+
+
 def no_progress(stage: str, done: int, total: int) -> None:
     """Say nothing."""
 
@@ -65,6 +73,8 @@ class Mill:
     progress: Progress = no_progress
     run_ids: Mapping[str, str] = field(default_factory=dict)
     """Ids of the run that asks (Dagster run id, ...), for the volatile block."""
+    planning: Planning | None = None
+    """Set by `plan.py`: stages report their tasks and stop before running any."""
 
     def folder(self, asset: str, partition: str | None = None) -> Store:
         """Where a partition of an asset lives."""
@@ -123,6 +133,9 @@ def run_stage(
 
 def run_parts(mill: Mill, spec: StageSpec, tasks: Sequence[PartTask]) -> list[Receipt]:
     """The receipts of tasks, computed by the mill's engine where they are not there yet."""
+    if mill.planning:
+        mill.planning(spec, tasks)
+        raise PlannedOnly
     return run_tasks(tasks, mill.engine, lambda done, n: mill.progress(spec.name, done, n))
 
 
@@ -150,7 +163,8 @@ def commit_stage(
         accept=accept.model_dump() if accept else None,
         summary=summary,
         run={
-            "workers": mill.config.engine.workers,
+            "workers": mill.engine.workers,
+            "peak_memory_mib": mill.engine.peak_bytes() >> 20,
             "ids": dict(mill.run_ids),
             "inputs": list(locations),
             **(run or {}),
@@ -162,8 +176,6 @@ def commit_stage(
 def upstream(mill: Mill, asset: str, partition: str) -> Input:
     """A committed partition as the input of the next stage."""
     return dataset_input(mill.open(asset, partition))
-
-
 
 
 def register_snapshot(root: Store, name: str) -> int:

@@ -131,8 +131,9 @@ def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     merged = dict(base)
     for key, value in over.items():
         old = merged.get(key)
-        both = isinstance(old, Mapping) and isinstance(value, Mapping)
-        merged[key] = merge(old, value) if both else value  # type: ignore[arg-type]
+        if isinstance(old, Mapping) and isinstance(value, Mapping):
+            value = merge(old, value)
+        merged[key] = value
     return merged
 
 
@@ -145,7 +146,7 @@ def parse_setting(setting: str) -> dict[str, Any]:
     nested: Any = yaml.safe_load(value) if value.strip() else value
     for part in reversed(key.strip().split(".")):
         nested = {part: nested}
-    return nested  # type: ignore[no-any-return]
+    return dict(nested)
 
 
 def validate(values: Mapping[str, Any]) -> Config:

@@ -1,0 +1,176 @@
+"""The `gristmill` command: one verb a stage, thin over `pipeline/`.
+
+Every verb takes `--config FILE`, `--preset NAME`, `--set section.key=value`, `--workers N` and
+`--json` (one JSON object on stdout, everything else on stderr). Exit code 0: done, 1: a data or
+service failure, 2: wrong usage or configuration. An error is one sentence and a `hint:`.
+"""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NoReturn
+
+from pipeline.errors import GristmillError, UsageError
+
+# nothing we ship reports to anybody
+TELEMETRY_OFF = {
+    "DAGSTER_DISABLE_TELEMETRY": "1",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "DO_NOT_TRACK": "1",
+    "RAY_USAGE_STATS_ENABLED": "0",
+}
+
+WHERE = {"data": "assets.commands.data", "store": "assets.commands.store"}
+FUNCTIONS = {"try": "try_page"}  # a keyword cannot name a function
+WHERE |= {"service": "assets.commands.service", "bench": "assets.commands.bench"}
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose complaints are errors with a hint, like all others."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise instead of printing usage and leaving."""
+        raise UsageError(message, hint=f"see {self.prog} --help")
+
+
+def build_parser() -> Parser:
+    """The whole command line."""
+    parser = Parser(prog="gristmill", description="Mills web crawls into a trained base model.")
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB", parser_class=Parser)
+    common = _common()
+
+    def verb(name: str, text: str, where: str, group: Any = verbs) -> Parser:
+        made: Parser = group.add_parser(name, help=text, description=text, parents=[common])
+        made.set_defaults(run=(WHERE[where], made.prog.removeprefix("gristmill ")))
+        return made
+
+    _stage_verbs(verb, verbs)
+    _store_verbs(verb)
+    _service_verbs(verb)
+    return parser
+
+
+def _common() -> Parser:
+    common = Parser(add_help=False)
+    shared = common.add_argument_group("common options")
+    shared.add_argument("--config", type=Path, metavar="FILE", help="configuration (YAML)")
+    shared.add_argument("--preset", metavar="NAME", help="start from a shipped preset")
+    shared.add_argument(
+        "--set",
+        dest="sets",
+        action="append",
+        default=[],
+        metavar="SECTION.KEY=VALUE",
+        help="one setting; may be repeated",
+    )
+    shared.add_argument("--root", metavar="ROOT", help="the store: a folder or s3://bucket/prefix")
+    shared.add_argument("--workers", type=int, metavar="N", help="parallel processes")
+    shared.add_argument("--json", action="store_true", help="one JSON object on stdout")
+    return common
+
+
+def _stage_verbs(verb: Any, verbs: Any) -> None:
+    extract = verb("extract", "main text of WARC or HTML files", "data")
+    extract.add_argument("inputs", nargs="+", metavar="WARC|HTML", type=Path)
+    extract.add_argument("--snapshot", metavar="NAME", help="default: the parent folder's name")
+    for name, text in (
+        ("filter", "keep documents in wanted languages that pass the rules"),
+        ("scrub", "replace personal data, remove contaminated documents"),
+    ):
+        verb(name, text, "data").add_argument("inputs", nargs="+", metavar="IN", type=Path)
+    score = verb("score", "quality score, safety score and split", "data")
+    score.add_argument("inputs", nargs="+", metavar="IN", type=Path)
+    score.add_argument("--model", type=Path, required=True, metavar="FILE")
+    score.add_argument("--safety-model", type=Path, metavar="FILE")
+    dedup = verb("dedup", "one copy of each document", "data")
+    dedup.add_argument("inputs", nargs="+", metavar="IN", type=Path)
+    dedup.add_argument("--against", nargs="*", default=[], metavar="EARLIER", type=Path)
+    tokenize = verb("tokenize", "documents to token shards", "data")
+    tokenize.add_argument("inputs", nargs="+", metavar="IN", type=Path)
+    tokenize.add_argument("--tokenizer", type=Path, required=True, metavar="FILE")
+    mixture = verb("mixture", "the training plan from a store's token shards", "data")
+    for stage in (extract, *(verbs.choices[n] for n in ("filter", "scrub", "score", "dedup"))):
+        stage.add_argument("--out", type=Path, required=True, metavar="DIR")
+    tokenize.add_argument("--out", type=Path, required=True, metavar="DIR")
+    mixture.add_argument("--out", type=Path, required=True, metavar="FILE")
+    for name, noun, text in (
+        ("classifier", "LABELS", "train the quality classifier"),
+        ("tokenizer", "IN", "train the tokenizer"),
+    ):
+        holder = verbs.add_parser(name, help=text)
+        group = holder.add_subparsers(
+            dest="action", required=True, metavar="ACTION", parser_class=Parser
+        )
+        train = verb("train", text, "data", group)
+        train.add_argument("inputs", nargs="+", metavar=noun, type=Path)
+        train.add_argument("--out", type=Path, required=True, metavar="FILE")
+
+
+def _store_verbs(verb: Any) -> None:
+    run = verb(
+        "run", "materialise a snapshot (or source, or run) headlessly through Dagster", "store"
+    )
+    which = run.add_mutually_exclusive_group(required=True)
+    which.add_argument("--snapshot", metavar="S", help="all its stages up to token_shards")
+    which.add_argument("--source", metavar="NAME", help="a source, up to its token_shards")
+    which.add_argument("--train", metavar="NAME", help="runs/NAME.yaml: checkpoints to hf_model")
+    run.add_argument("--select", metavar="ASSETS", help="only these assets, separated by commas")
+    plan = verb("plan", "what would be rebuilt, and what it costs", "store")
+    plan.add_argument("--snapshot", metavar="S", help="only this snapshot")
+    prune = verb("prune", "parts that nothing references any more", "store")
+    prune.add_argument("--apply", action="store_true", help="delete them")
+    trace = verb("trace", "where a document, URL or token came from, and its fate", "store")
+    what = trace.add_mutually_exclusive_group(required=True)
+    what.add_argument("--url", metavar="U")
+    what.add_argument("--doc", metavar="ID")
+    what.add_argument("--token", metavar="SHARD:OFFSET")
+    trace.add_argument("--raw", action="store_true", help="the original bytes, on stdout")
+    attempt = verb(
+        "try", "text and every rule's value against its threshold, for one page", "store"
+    )
+    attempt.add_argument("page", metavar="PAGE.html|URL")
+
+
+def _service_verbs(verb: Any) -> None:
+    demo = verb("demo", "the whole graph on a sample, offline", "service")
+    demo.add_argument("--keep", action="store_true", help="go on with the store of an earlier demo")
+    up = verb("up", "Dagster UI and MLflow UI on loopback", "service")
+    up.add_argument("--port", type=int, default=3000, metavar="N", help="first port to try")
+    verb("doctor", "ports, disk, cores, torch, models and store checked", "service")
+    train = verb("train", "train RUN.yaml with torchrun, without Dagster", "service")
+    train.add_argument("run_file", metavar="RUN.yaml", type=Path)
+    bench = verb("bench", "measure a stage against its peer, alternated in one run", "bench")
+    bench.add_argument("stage", metavar="STAGE")
+    bench.add_argument("--against", metavar="PEER")
+    bench.add_argument("--rounds", type=int, default=3, metavar="N")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one verb; the exit code."""
+    for name, value in TELEMETRY_OFF.items():
+        os.environ.setdefault(name, value)
+    try:
+        arguments = build_parser().parse_args(argv)
+        module, name = arguments.run
+        function = getattr(import_module(module), FUNCTIONS.get(name, name.replace(" ", "_")))
+        result = function(arguments)
+    except GristmillError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("stopped; finished parts are kept and reused", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 0
+    if arguments.json and result is not None:
+        print(json.dumps(result, ensure_ascii=False))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

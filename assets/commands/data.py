@@ -1,0 +1,167 @@
+"""Verbs of the data stages: each reads files or a dataset folder and writes a dataset folder."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from assets.commands.session import (
+    configuration,
+    mill_for,
+    open_inputs,
+    require_root,
+    stage_result,
+)
+from pipeline.errors import UsageError
+from pipeline.inputs import check_input_path
+
+Result = dict[str, Any]
+
+HTML_ENDINGS = (".html", ".htm", ".xhtml")
+WARC_ENDINGS = (".warc", ".warc.gz")
+
+
+def _check_inputs(paths: list[Path]) -> None:
+    for path in paths:
+        check_input_path(path)
+
+
+def extract(arguments: argparse.Namespace) -> Result:
+    """`gristmill extract WARC|HTML... --out DIR`."""
+    config = configuration(arguments)
+    paths = sorted(arguments.inputs, key=lambda path: path.name)
+    for path in paths:
+        if not path.is_file():
+            message = f"{path} is not a file" if path.exists() else f"{path} is not there"
+            raise UsageError(message, hint="give WARC (.warc, .warc.gz) or HTML files")
+        if not path.name.lower().endswith((*HTML_ENDINGS, *WARC_ENDINGS)):
+            message = f"{path} is neither a WARC nor an HTML file by its name"
+            raise UsageError(message, hint=f"one of {', '.join((*WARC_ENDINGS, *HTML_ENDINGS))}")
+    snapshot = arguments.snapshot or _folder_name(paths)
+    from pipeline.stages.crawl import extract_files
+
+    with mill_for(arguments, config, arguments.out) as mill:
+        manifest = extract_files(mill, paths, mill.root, snapshot)
+    return stage_result(manifest, arguments.out, arguments)
+
+
+def _folder_name(paths: list[Path]) -> str:
+    names = {path.resolve().parent.name for path in paths}
+    if len(names) > 1:
+        message = f"the files lie in several folders: {', '.join(sorted(names))}"
+        raise UsageError(message, hint="name the snapshot with --snapshot NAME")
+    return names.pop()
+
+
+def filter(arguments: argparse.Namespace) -> Result:
+    """`gristmill filter IN... --out DIR`."""
+    config = configuration(arguments)
+    _check_inputs(arguments.inputs)
+    from pipeline.stages.curation import filter_input
+
+    with mill_for(arguments, config, arguments.out) as mill:
+        given = open_inputs(mill, arguments.inputs)
+        manifest = filter_input(mill, given, mill.root, None)
+    return stage_result(manifest, arguments.out, arguments)
+
+
+def score(arguments: argparse.Namespace) -> Result:
+    """`gristmill score IN... --model FILE --out DIR`."""
+    config = configuration(arguments)
+    _check_inputs(arguments.inputs)
+    from pipeline.stages.curation import score_input
+
+    with mill_for(arguments, config, arguments.out) as mill:
+        given = open_inputs(mill, arguments.inputs)
+        model, safety = arguments.model, arguments.safety_model
+        manifest = score_input(mill, given, mill.root, None, model, safety)
+    return stage_result(manifest, arguments.out, arguments)
+
+
+def dedup(arguments: argparse.Namespace) -> Result:
+    """`gristmill dedup IN... --against EARLIER... --out DIR`."""
+    config = configuration(arguments)
+    _check_inputs([*arguments.inputs, *arguments.against])
+    from pipeline.dataset import Dataset
+    from pipeline.stages.corpus import dedup_input
+
+    with mill_for(arguments, config, arguments.out) as mill:
+        given = open_inputs(mill, arguments.inputs)
+        earlier = [Dataset.open(mill.open_store(str(path))) for path in arguments.against]
+        manifest = dedup_input(mill, given, earlier, mill.root, None)
+    return stage_result(manifest, arguments.out, arguments)
+
+
+def scrub(arguments: argparse.Namespace) -> Result:
+    """`gristmill scrub IN... --out DIR`."""
+    config = configuration(arguments)
+    _check_inputs(arguments.inputs)
+    from pipeline.stages.curation import scrub_input
+
+    with mill_for(arguments, config, arguments.out) as mill:
+        manifest = scrub_input(mill, open_inputs(mill, arguments.inputs), mill.root, None)
+    return stage_result(manifest, arguments.out, arguments)
+
+
+def classifier_train(arguments: argparse.Namespace) -> Result:
+    """`gristmill classifier train LABELS --out FILE`."""
+    config = configuration(arguments)
+    _check_inputs(arguments.inputs)
+    from pipeline.stages.references import train_from_files
+
+    model, report = train_from_files(config, arguments.inputs)
+    arguments.out.parent.mkdir(parents=True, exist_ok=True)
+    arguments.out.write_bytes(model)
+    return _report(report, arguments)
+
+
+def tokenizer_train(arguments: argparse.Namespace) -> Result:
+    """`gristmill tokenizer train IN... --out FILE`."""
+    config = configuration(arguments)
+    _check_inputs(arguments.inputs)
+    from pipeline.stages.tokens import train_on_inputs
+
+    with mill_for(arguments, config, arguments.out.parent) as mill:
+        text, report = train_on_inputs(mill, open_inputs(mill, arguments.inputs))
+    arguments.out.parent.mkdir(parents=True, exist_ok=True)
+    arguments.out.write_text(text, encoding="utf-8")
+    return _report(report, arguments)
+
+
+def tokenize(arguments: argparse.Namespace) -> Result:
+    """`gristmill tokenize IN... --tokenizer FILE --out DIR`."""
+    config = configuration(arguments)
+    _check_inputs(arguments.inputs)
+    if not arguments.tokenizer.is_file():
+        message = f"tokenizer {arguments.tokenizer} is not there"
+        raise UsageError(message, hint="gristmill tokenizer train IN... --out FILE makes one")
+    from pipeline.stages.tokens import tokenize_input
+
+    with mill_for(arguments, config, arguments.out) as mill:
+        given = open_inputs(mill, arguments.inputs)
+        text = arguments.tokenizer.read_text(encoding="utf-8")
+        manifest = tokenize_input(mill, given, mill.root, arguments.out.resolve().name, text)
+    return stage_result(manifest, arguments.out, arguments)
+
+
+def mixture(arguments: argparse.Namespace) -> Result:
+    """`gristmill mixture --root R --out FILE`."""
+    import json
+
+    config = configuration(arguments)
+    root = require_root(config)
+    from pipeline.stages.tokens import plan_mixture
+
+    with mill_for(arguments, config, root) as mill:
+        plan = plan_mixture(mill).plan
+    arguments.out.parent.mkdir(parents=True, exist_ok=True)
+    arguments.out.write_text(json.dumps(plan, indent=1, ensure_ascii=False) + "\n")
+    return _report(plan, arguments)
+
+
+def _report(report: Result, arguments: argparse.Namespace) -> Result:
+    result = {**report, "out": str(arguments.out)}
+    if not arguments.json:
+        for key, value in result.items():
+            if isinstance(value, str | int | float):
+                print(f"{key}: {value}")
+    return result

@@ -1,0 +1,140 @@
+"""What every verb needs first: its configuration, its mill, its progress bar, its last words."""
+
+import argparse
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pipeline.config import FILE_NAME, Config, load_config
+from pipeline.errors import UsageError
+from pipeline.inputs import Input, check_input_path, dataset_input, file_input
+from pipeline.manifest import Manifest
+from pipeline.mill import Mill
+
+
+def configuration(arguments: argparse.Namespace) -> Config:
+    """The configuration a verb runs under, `--root` and `--workers` laid on it."""
+    overrides: dict[str, Any] = {}
+    if arguments.root:
+        overrides["storage"] = {"root": arguments.root}
+    if arguments.workers is not None:
+        overrides["engine"] = {"workers": arguments.workers}
+    path = arguments.config or _config_of_root(arguments.root)
+    return load_config(path, preset=arguments.preset, overrides=overrides, sets=arguments.sets)
+
+
+def _config_of_root(root: str | None) -> Path | None:
+    if root and "://" not in root and (Path(root) / FILE_NAME).is_file():
+        return Path(root) / FILE_NAME
+    return None
+
+
+def require_root(config: Config) -> str:
+    """The store's root. UsageError where none is set."""
+    if not config.storage.root:
+        message = "no store was named"
+        raise UsageError(message, hint="give --root ROOT, or storage.root in the configuration")
+    return config.storage.root
+
+
+@contextmanager
+def mill_for(
+    arguments: argparse.Namespace, config: Config, root: str | Path | None = None
+) -> Iterator[Mill]:
+    """A mill over `root` (default: the configured store) with a progress bar on a terminal."""
+    from assets.millwork import open_mill
+
+    where = str(root) if root is not None else require_root(config)
+    config = config.model_copy(
+        update={"storage": config.storage.model_copy(update={"root": where})}
+    )
+    with progress_bar() as progress:
+        yield open_mill(config, progress=progress)
+
+
+@contextmanager
+def progress_bar() -> Iterator[Any]:
+    """A bar a stage on a terminal, silence elsewhere."""
+    from pipeline.mill import no_progress
+
+    if not sys.stderr.isatty():
+        yield no_progress
+        return
+    from tqdm import tqdm
+
+    bars: dict[str, Any] = {}
+
+    def progress(stage: str, done: int, total: int) -> None:
+        bar = bars.get(stage) or bars.setdefault(stage, tqdm(total=total, desc=stage, unit="part"))
+        bar.update(done - bar.n)
+
+    try:
+        yield progress
+    finally:
+        for bar in bars.values():
+            bar.close()
+
+
+def open_inputs(mill: Mill, paths: list[Path]) -> Input:
+    """Dataset folders, or Parquet and JSONL files, as one input."""
+    from pipeline.dataset import Dataset
+
+    kinds = {check_input_path(path) for path in paths}
+    if "folder" in kinds:
+        folder = next(p for p in paths if check_input_path(p) == "folder")
+        message = f"{folder} is a folder without a dataset (no file `current`)"
+        raise UsageError(message, hint="give a folder that a stage wrote, or name its files")
+    if kinds == {"dataset"}:
+        inputs = [dataset_input(Dataset.open(mill.open_store(str(p)))) for p in paths]
+        return Input(
+            tuple(source for one in inputs for source in one.sources),
+            tuple(ref for one in inputs for ref in one.refs),
+            inputs[0].dataset if len(inputs) == 1 else None,
+            tuple(place for one in inputs for place in one.locations),
+        )
+    if "dataset" in kinds:
+        message = "dataset folders and plain files cannot be mixed in one call"
+        raise UsageError(message, hint="run the verb on each of them")
+    return file_input(paths)
+
+
+def stage_result(
+    manifest: Manifest, out: str | Path, arguments: argparse.Namespace
+) -> dict[str, Any]:
+    """The JSON of a stage verb; for people, a funnel on stdout."""
+    content = manifest.content
+    counts = content.counts
+    if not arguments.json:
+        print_funnel(manifest, str(out))
+    return {
+        "stage": content.stage,
+        "partition": content.partition,
+        "records_in": counts.records_in,
+        "kept": counts.kept,
+        "dropped": counts.dropped,
+        "reasons": counts.reasons,
+        "damaged": content.damaged,
+        "gates": [gate.model_dump() for gate in content.gates],
+        "seconds": manifest.run["seconds"],
+        "out": str(out),
+        "manifest": manifest.hash,
+        "output": content.output,
+    }
+
+
+def print_funnel(manifest: Manifest, out: str) -> None:
+    """What came in, what was kept, what took the rest, what the gates say."""
+    content = manifest.content
+    counts = content.counts
+    share = f" ({counts.kept / counts.records_in:.1%})" if counts.records_in else ""
+    print(f"{content.stage}: {counts.kept:,} of {counts.records_in:,} kept{share} -> {out}")
+    for reason, n in sorted(counts.reasons.items(), key=lambda item: (-item[1], item[0])):
+        print(f"  {n:>9,}  {reason}")
+    for damage in content.damaged:
+        print(f"  damaged: {damage['file']} at byte {damage['offset']:,}: {damage['what']}")
+    for gate in content.gates:
+        if gate.verdict != "pass":
+            blocks = "blocks" if gate.blocking and gate.verdict == "fail" else "reported"
+            print(f"  gate {gate.name}: {gate.verdict} ({blocks}): {gate.value}, {gate.threshold}")

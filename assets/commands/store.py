@@ -1,0 +1,153 @@
+"""Verbs that work on a store: run, plan, prune, trace, try."""
+
+import argparse
+import base64
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from assets.commands.session import configuration, mill_for, require_root
+from pipeline.errors import UsageError
+
+Result = dict[str, Any]
+
+
+def run(arguments: argparse.Namespace) -> Result:
+    """`gristmill run --snapshot S | --source NAME | --train NAME`: Dagster without its UI."""
+    config = configuration(arguments)
+    require_root(config)
+    from assets.headless import materialise
+
+    partition = arguments.snapshot or arguments.source or arguments.train
+    kind = "snapshot" if arguments.snapshot else "source" if arguments.source else "run"
+    select = arguments.select.split(",") if arguments.select else None
+    result = materialise(config, kind=kind, partition=partition, select=select)
+    if not arguments.json:
+        for line in result["lines"]:
+            print(line)
+    return result
+
+
+def plan(arguments: argparse.Namespace) -> Result:
+    """`gristmill plan`: what would be rebuilt, and what it costs."""
+    config = configuration(arguments)
+    from pipeline.stages.order import SNAPSHOT_STAGES
+
+    from pipeline.mill import registered_snapshots
+    from pipeline.plan import plan_partition
+
+    with mill_for(arguments, config) as mill:
+        names = [arguments.snapshot] if arguments.snapshot else registered_snapshots(mill.root)
+        rows = [p for name in names for p in plan_partition(mill, name, SNAPSHOT_STAGES)]
+    if not arguments.json:
+        for row in rows:
+            cost = f"{row.missing}/{row.parts} parts, {row.input_bytes / 1e6:,.1f} MB, "
+            cost += f"{row.cpu_seconds:,.0f} CPU s" + ("" if row.measured else " (guessed rate)")
+            print(f"{row.partition}  {row.stage:<16} {cost if row.missing else '-'}  {row.why}")
+    return {
+        "stages": [row.as_json() for row in rows],
+        "missing": sum(row.missing for row in rows),
+        "input_bytes": sum(row.input_bytes for row in rows),
+        "cpu_hours": sum(row.cpu_seconds for row in rows) / 3600,
+    }
+
+
+def prune(arguments: argparse.Namespace) -> Result:
+    """`gristmill prune [--apply]`: what nothing references any more."""
+    config = configuration(arguments)
+    root = require_root(config)
+    from pipeline.prune import apply, plan_prune
+
+    from resources.storage import open_store
+
+    store = open_store(root, options=config.storage)
+    planned = plan_prune(store)
+    size = sum(n for _, n in planned.deletions)
+    if arguments.apply:
+        apply(store, planned)
+    if not arguments.json:
+        for key, n in planned.deletions:
+            print(f"{n:>12,}  {key}")
+        done = "deleted" if arguments.apply else "would be deleted; --apply does it"
+        print(f"{len(planned.deletions):,} objects, {size / 1e6:,.1f} MB {done}")
+    return {"objects": len(planned.deletions), "bytes": size, "applied": bool(arguments.apply)}
+
+
+def trace(arguments: argparse.Namespace) -> Result | None:
+    """`gristmill trace --url | --doc | --token [--raw]`."""
+    config = configuration(arguments)
+    root_url = require_root(config)
+    from pipeline import trace as ways
+    from resources.storage import open_store
+
+    root = open_store(root_url, options=config.storage)
+    if arguments.url:
+        stories = ways.trace_url(root, arguments.url)
+    elif arguments.doc:
+        stories = [ways.trace_doc(root, arguments.doc)]
+    else:
+        stories = [ways.trace_token(root, arguments.token)]
+    result: Result = {"found": stories}
+    if arguments.raw:
+        raw = _raw(root, stories[0], config)
+        if not arguments.json:
+            sys.stdout.buffer.write(raw)
+            return None
+        result["raw_base64"] = base64.b64encode(raw).decode()
+    if not arguments.json:
+        for story in stories:
+            _print_story(story)
+    return result
+
+
+def _raw(root: Any, story: Result, config: Any) -> bytes:
+    from resources.locations import read_range
+
+    from pipeline.trace import warc_location
+
+    if not story.get("warc_file"):
+        message = f"{story['doc_id']} comes from the source {story['corpus']}, not from a crawl"
+        raise UsageError(message, hint="its record is the line named by source_id in its file")
+    place = warc_location(root, story["corpus"], story["warc_file"])
+    return read_range(place, story["warc_offset"], story["warc_length"], options=config.storage)
+
+
+def _print_story(story: Result) -> None:
+    print(f"{story['url'] or story.get('source_id')}  ({story['corpus']}, {story['doc_id']})")
+    for name in ("title", "licence", "licence_source", "reservations", "fetched_at"):
+        if story.get(name):
+            print(f"  {name}: {story[name]}")
+    if story.get("warc_file"):
+        print(f"  record: {story['warc_file']} {story['warc_offset']}+{story['warc_length']}")
+    for fate in story["fates"]:
+        if fate["kept"]:
+            print(f"  {fate['stage']}: kept")
+            continue
+        numbers = f" {fate['value']:.4g} against {fate['threshold']:.4g}" if _both(fate) else ""
+        print(f"  {fate['stage']}: dropped, {fate['reason']}{numbers}")
+        if fate["detail"]:
+            print(f"    {json.dumps(fate['detail'], ensure_ascii=False)}")
+    for shard in story["shards"]:
+        end = shard["first_token"] + shard["n_tokens"]
+        print(f"  tokens: {shard['shard']}:{shard['first_token']}..{end}")
+
+
+def _both(fate: Result) -> bool:
+    return fate["value"] is not None and fate["threshold"] is not None
+
+
+def try_page(arguments: argparse.Namespace) -> Result:
+    """`gristmill try PAGE.html | URL`: the text and every rule's value against its threshold."""
+    config = configuration(arguments)
+    from assets.commands.trial import page_of, trial
+
+    page, url = page_of(Path(arguments.page), arguments.page, config)
+    result = trial(page, url, config)
+    if not arguments.json:
+        print(result["text"] or "(no main text)")
+        print(f"\nlanguage {result['language']} ({result['language_score']})")
+        for row in result["rules"]:
+            mark = "ok  " if row["passes"] else "DROP"
+            print(f"  {mark} {row['rule']:<44} {row['value']!s:>12}  {row['threshold']!s}")
+    return result

@@ -1,0 +1,133 @@
+"""What would be rebuilt, and what it would cost, without running anything.
+
+Each stage is asked for its part keys under the present configuration; a part with a receipt is
+there. Costs come from rates measured by the store's own earlier runs, else from `RATES`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from pipeline.driver import PartTask, StageSpec, read_receipt
+from pipeline.errors import GateError, UsageError
+from pipeline.manifest import Manifest
+from pipeline.mill import Mill, PlannedOnly
+
+RATES: dict[str, float] = {
+    "extracted_text": 1.5,
+    "filtered_text": 4.0,
+    "scored_text": 30.0,
+    "deduped_corpus": 30.0,
+    "scrubbed_corpus": 20.0,
+    "source_texts": 10.0,
+    "token_shards": 8.0,
+}
+"""MB of input per CPU second where nothing was measured yet: orders of magnitude, not claims."""
+
+StageFunction = Callable[[Mill, str], Manifest]
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One partition of one stage: parts in all and missing, and what the missing ones cost."""
+
+    stage: str
+    partition: str
+    parts: int
+    missing: int
+    input_bytes: int
+    cpu_seconds: float
+    measured: bool
+    why: str
+
+    def as_json(self) -> dict[str, Any]:
+        """As `gristmill plan --json` prints it."""
+        return asdict(self)
+
+
+def plan_partition(
+    mill: Mill, partition: str, stages: Iterable[tuple[str, StageFunction]]
+) -> list[Planned]:
+    """The plan of one partition through stages in order.
+
+    A stage behind one that would be rebuilt is listed as waiting: what it must do depends on what
+    comes out, and equal output stops the ripple.
+    """
+    planned: list[Planned] = []
+    waiting = False
+    for name, function in stages:
+        if waiting:
+            planned.append(_waiting(mill, name, partition))
+            continue
+        found = _ask(mill, name, partition, function)
+        planned.append(found)
+        waiting = found.missing > 0
+    return planned
+
+
+def _ask(mill: Mill, name: str, partition: str, function: StageFunction) -> Planned:
+    seen: list[tuple[StageSpec, Sequence[PartTask]]] = []
+    asked = replace(mill, planning=lambda spec, tasks: seen.append((spec, tasks)))
+    try:
+        function(asked, partition)
+    except PlannedOnly:
+        pass
+    except (UsageError, GateError) as error:
+        return Planned(name, partition, 0, 0, 0, 0.0, False, f"cannot run: {error.message}")
+    if not seen:
+        return Planned(name, partition, 0, 0, 0, 0.0, False, "nothing to run")
+    spec, tasks = seen[0]
+    missing = [task for task in tasks if read_receipt(task.out, task.key) is None]
+    size = sum(_size(task) for task in missing)
+    rate, measured = _rate(mill, name, partition)
+    why = _why(mill.find(name, partition), spec) if missing else "up to date"
+    return Planned(name, partition, len(tasks), len(missing), size, size / rate, measured, why)
+
+
+def _waiting(mill: Mill, name: str, partition: str) -> Planned:
+    manifest = mill.find(name, partition)
+    parts = len(manifest.content.parts) if manifest else 0
+    return Planned(name, partition, parts, 0, 0, 0.0, False, "waits for the stage before it")
+
+
+def _size(task: PartTask) -> int:
+    entry = getattr(task.source, "entry", None)
+    return int(entry.bytes) if entry else int(getattr(task.source, "size_bytes", 0))
+
+
+def _rate(mill: Mill, name: str, partition: str) -> tuple[float, bool]:
+    """Input bytes per CPU second, and whether this store measured it."""
+    manifest = mill.find(name, partition)
+    if manifest and manifest.run.get("computed_bytes") and manifest.run["seconds"] > 0:
+        seconds = manifest.run["seconds"] * manifest.run["workers"]
+        return manifest.run["computed_bytes"] / seconds, True
+    return RATES.get(name, 10.0) * 1e6, False
+
+
+def _why(manifest: Manifest | None, spec: StageSpec) -> str:
+    """The first difference between what is there and what is wanted."""
+    if manifest is None:
+        return "not there yet"
+    content = manifest.content
+    if content.code_version != spec.code_version:
+        return f"code version {content.code_version} -> {spec.code_version}"
+    for name, version in spec.library_versions.items():
+        if content.libraries.get(name) != version:
+            return f"{name} {content.libraries.get(name)} -> {version}"
+    changed = changed_keys(content.config, spec.config)
+    if changed:
+        return f"configuration: {', '.join(changed)}"
+    return "its input changed"
+
+
+def changed_keys(before: Any, after: Any, prefix: str = "") -> list[str]:
+    """Dotted keys whose values differ between two configurations."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        return [
+            key
+            for name in sorted({*before, *after})
+            for key in changed_keys(before.get(name), after.get(name), f"{prefix}{name}.")
+        ]
+    return [] if before == after else [prefix.removesuffix(".")]

@@ -1,0 +1,149 @@
+"""Curation: rules, scores and scrubbing, each a function over parts.
+
+extracted_text -> filter_text -> filtered_text -> score_text -> scored_text
+deduped_corpus -> scrub_text -> scrubbed_corpus
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pipeline.config import section_json
+from pipeline.config.filter import FilterConfig
+from pipeline.config.score import ScoreConfig
+from pipeline.config.scrub import ScrubConfig
+from pipeline.dataset import Dataset
+from pipeline.driver import StageSpec
+from pipeline.errors import UsageError
+from pipeline.gates import host_removal, yield_band
+from pipeline.inputs import Input, file_checksum
+from pipeline.manifest import InputRef, Manifest
+from pipeline.mill import Mill, run_stage, upstream
+from pipeline.part import PartResult
+from pipeline.stages.files import by_content
+from pipeline.store import Store
+
+if TYPE_CHECKING:
+    import polars as pl
+
+MODEL_FILE = "model.bin"
+
+
+def filter_text(mill: Mill, snapshot: str) -> Manifest:
+    """`filtered_text`: documents in wanted languages that pass the rules; every signal is kept."""
+    given = upstream(mill, "extracted_text", snapshot)
+    return filter_input(mill, given, mill.folder("filtered_text", snapshot), snapshot)
+
+
+def filter_input(mill: Mill, given: Input, out: Store, partition: str | None) -> Manifest:
+    """Filter any input into a dataset folder."""
+    from pipeline.filters import run
+    from pipeline.language import model_path
+
+    model = model_path()
+    config = by_content(section_json(mill.config.filter))
+    config["language_model"] = file_checksum(model)
+    spec = StageSpec("filtered_text", run.CODE_VERSION, run.LIBRARIES, partition, config)
+    gates = mill.config.gates
+    rules = [yield_band(gates.yields.filtered_text, gates.min_sample), host_removal(gates)]
+    work = partial(_filter, config=mill.config.filter)
+    return run_stage(mill, spec, given, work, out, rules=rules)
+
+
+def _filter(frame: pl.DataFrame, *, config: FilterConfig) -> PartResult:
+    from pipeline.filters.run import filter_documents
+
+    return filter_documents(frame, config)
+
+
+def score_text(mill: Mill, snapshot: str) -> Manifest:
+    """`scored_text`: the same documents with quality score, safety score and split."""
+    given = upstream(mill, "filtered_text", snapshot)
+    quality = mill.open("quality_classifier")
+    out = mill.folder("scored_text", snapshot)
+    return score_with(mill, given, out, snapshot, quality)
+
+
+def score_with(
+    mill: Mill, given: Input, out: Store, partition: str | None, quality: Dataset
+) -> Manifest:
+    """Score with a committed classifier."""
+    entry = next(e for e in quality.entries() if e.path == MODEL_FILE)
+    content = quality.manifest.content
+    ref = InputRef(asset=content.stage, hash=quality.manifest.hash)
+    with quality.store.local(entry.path) as model:
+        safety = mill.config.references.safety_model
+        return score_input(
+            mill, given, out, partition, model, Path(safety) if safety else None, refs=(ref,)
+        )
+
+
+def score_input(
+    mill: Mill,
+    given: Input,
+    out: Store,
+    partition: str | None,
+    quality_model: Path,
+    safety_model: Path | None,
+    refs: tuple[InputRef, ...] = (),
+) -> Manifest:
+    """Score any input with model files into a dataset folder."""
+    from pipeline import quality
+
+    config: dict[str, Any] = section_json(mill.config.score)
+    for name, model in (("quality_model", quality_model), ("safety_model", safety_model)):
+        if model is not None and not model.is_file():
+            message = f"{name.replace('_', ' ')} {model} is not there"
+            raise UsageError(message, hint="gristmill classifier train LABELS --out FILE makes one")
+        config[name] = file_checksum(model) if model else None
+    spec = StageSpec("scored_text", quality.CODE_VERSION, quality.LIBRARIES, partition, config)
+    gates = mill.config.gates
+    rules = [yield_band(gates.yields.scored_text, gates.min_sample)]
+    work = partial(
+        _score, config=mill.config.score, quality_model=quality_model, safety_model=safety_model
+    )
+    return run_stage(mill, spec, given, work, out, rules=rules, refs=refs)
+
+
+def _score(
+    frame: pl.DataFrame, *, config: ScoreConfig, quality_model: Path, safety_model: Path | None
+) -> PartResult:
+    from pipeline.quality import score_documents
+
+    return score_documents(frame, config, quality_model, safety_model)
+
+
+def scrub_text(mill: Mill, snapshot: str) -> Manifest:
+    """`scrubbed_corpus`: personal data replaced, contaminated documents removed."""
+    given = upstream(mill, "deduped_corpus", snapshot)
+    return scrub_input(mill, given, mill.folder("scrubbed_corpus", snapshot), snapshot)
+
+
+def scrub_input(
+    mill: Mill,
+    given: Input,
+    out: Store,
+    partition: str | None,
+    *,
+    stage: str = "scrubbed_corpus",
+    refs: tuple[InputRef, ...] = (),
+) -> Manifest:
+    """Scrub any input into a dataset folder."""
+    from pipeline.scrub import run
+
+    benchmarks = mill.config.scrub.benchmarks or mill.config.references.benchmark_sets
+    config = by_content({**section_json(mill.config.scrub), "benchmarks": benchmarks})
+    spec = StageSpec(stage, run.CODE_VERSION, run.LIBRARIES, partition, config)
+    gates = mill.config.gates
+    band = gates.yields.scrubbed_corpus if stage == "scrubbed_corpus" else gates.yields.source_texts
+    rules = [yield_band(band, gates.min_sample), host_removal(gates)]
+    work = partial(_scrub, config=mill.config.scrub, benchmarks=tuple(benchmarks))
+    return run_stage(mill, spec, given, work, out, rules=rules, refs=refs)
+
+
+def _scrub(frame: pl.DataFrame, *, config: ScrubConfig, benchmarks: tuple[str, ...]) -> PartResult:
+    from pipeline.scrub.run import scrub_documents
+
+    return scrub_documents(frame, config, benchmarks)

@@ -1,0 +1,166 @@
+"""References: labels, the quality classifier trained on them, benchmark sets and word lists.
+
+They move nothing by themselves: a new classifier is promoted by materialising it, and the check
+`configuration` then says which partitions were made with another one.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pipeline.config import Config, section_json
+from pipeline.driver import Receipt, StageSpec
+from pipeline.errors import ConfigError, GristmillError
+from pipeline.inputs import FileSource, Input, as_one, blob_input, dataset_input, file_input
+from pipeline.manifest import Manifest
+from pipeline.mill import Mill, run_stage
+from pipeline.part import OutputFile, PartResult
+from pipeline.stages.curation import MODEL_FILE
+from pipeline.stages.files import expand
+
+if TYPE_CHECKING:
+    import polars as pl
+
+LABELS = "references.quality_labels"
+
+
+def quality_labels(mill: Mill) -> Manifest:
+    """`quality_labels`: the labelled texts, checked: a text and a label on every row."""
+    location = mill.config.references.quality_labels
+    if not location:
+        message = f"{LABELS} is not set"
+        raise ConfigError(message, hint=f"set {LABELS} to a JSONL file with `text, label`")
+    given = file_input(expand(LABELS, [location]))
+    spec = StageSpec("quality_labels", "1", ("polars",), None, {})
+    return run_stage(mill, spec, given, _labelled, mill.folder("quality_labels"))
+
+
+def _labelled(frame: pl.DataFrame) -> PartResult:
+    import polars as pl
+
+    if "label" not in frame.columns:
+        message = f"labels have no column `label`; they have {', '.join(frame.columns)}"
+        raise GristmillError(message, hint="one JSON object a line: text, label[, split]")
+    whole = pl.col("label").is_not_null() & (pl.col("text").str.strip_chars().str.len_bytes() > 0)
+    decisions = frame.select(
+        "doc_id",
+        "url",
+        stage=pl.lit("quality_labels"),
+        kept=whole.fill_null(False),
+        reason=pl.when(~whole.fill_null(False)).then(pl.lit("input.bad_line")),
+        detail=pl.lit(None, pl.String),
+    )
+    return PartResult({"parts": frame.filter(whole), "decisions": decisions})
+
+
+def quality_classifier(mill: Mill) -> Manifest:
+    """`quality_classifier`: a fastText model trained on the labels, or the one that is named."""
+    from pipeline import quality
+
+    named = mill.config.references.quality_model
+    section = section_json(mill.config.score.classifier)
+    section |= {"positive_label": mill.config.references.positive_label}
+    spec = StageSpec("quality_classifier", quality.CODE_VERSION, quality.LIBRARIES, None, section)
+    if named:
+        given = blob_input(expand("references.quality_model", [named])[0])
+        work: Any = _named_model
+    else:
+        given = as_one(dataset_input(mill.open("quality_labels")))
+        work = partial(_train, config=mill.config)
+    out = mill.folder("quality_classifier")
+    return run_stage(mill, spec, given, work, out, summarise=only_extra)
+
+
+def only_extra(receipts: Sequence[Receipt]) -> dict[str, Any]:
+    """The summary of a stage with one part: what that part said."""
+    return dict(receipts[0].extra)
+
+
+def _train(frame: pl.DataFrame, *, config: Config) -> PartResult:
+    from pipeline.quality import train_classifier
+
+    trained = train_classifier(frame, config.score.classifier, config.references.positive_label)
+    decisions = kept_decisions(frame, "quality_classifier")
+    return artifact(MODEL_FILE, trained.model, decisions, report=trained.report)
+
+
+def _named_model(path: Path) -> PartResult:
+    import polars as pl
+
+    name = pl.DataFrame({"doc_id": [path.name], "url": [None]}, schema_overrides={"url": pl.String})
+    decisions = kept_decisions(name, "quality_classifier")
+    return artifact(MODEL_FILE, path.read_bytes(), decisions, report={"given": path.name})
+
+
+def artifact(name: str, data: bytes, decisions: pl.DataFrame, **extra: Any) -> PartResult:
+    """The result of a stage that makes one file of many rows, all of them used."""
+    folder = tempfile.TemporaryDirectory(prefix="gristmill-")
+    path = Path(folder.name) / name
+    path.write_bytes(data)
+    files = {"parts": [OutputFile(path, name, decisions.height)]}
+    return PartResult({"decisions": decisions}, files=files, extra=extra, keep=folder)
+
+
+def kept_decisions(frame: pl.DataFrame, stage: str) -> pl.DataFrame:
+    """Decisions of a stage that uses every row of `doc_id, url`."""
+    import polars as pl
+
+    nothing = pl.lit(None, pl.String)
+    return frame.select(
+        "doc_id", "url", stage=pl.lit(stage), kept=True, reason=nothing, detail=nothing
+    )
+
+
+def train_from_files(config: Config, paths: Sequence[Path]) -> tuple[bytes, dict[str, Any]]:
+    """A model and its report from label files given by a person."""
+    import polars as pl
+
+    from pipeline.quality import train_classifier
+
+    sources = [FileSource(path, "") for path in sorted(paths, key=lambda path: path.name)]
+    frame = pl.concat([source.load().value for source in sources], how="diagonal_relaxed")
+    labelled = _labelled(frame).tables["parts"]
+    positive = config.references.positive_label
+    trained = train_classifier(labelled, config.score.classifier, positive)
+    return trained.model, dict(trained.report)
+
+
+def benchmark_sets(mill: Mill) -> Manifest:
+    """`benchmark_sets`: the files of evaluation items that training must never see."""
+    named = mill.config.scrub.benchmarks or mill.config.references.benchmark_sets
+    return _files(mill, "benchmark_sets", "references.benchmark_sets", named)
+
+
+def word_lists(mill: Mill) -> Manifest:
+    """`word_lists`: the lists that URL rules read."""
+    return _files(mill, "word_lists", "filter.urls", mill.config.filter.urls.files())
+
+
+def _files(mill: Mill, asset: str, key: str, named: Sequence[str]) -> Manifest:
+    """Files that stages refer to, kept as they are: one row a file."""
+    if not named:
+        message = f"{key} names no file"
+        raise ConfigError(message, hint=f"name files under {key}, or leave {asset} out")
+    inputs = [blob_input(path) for path in expand(key, named)]
+    given = Input(
+        tuple(source for one in inputs for source in one.sources),
+        tuple(ref for one in inputs for ref in one.refs),
+        None,
+        tuple(place for one in inputs for place in one.locations),
+    )
+    spec = StageSpec(asset, "1", ("polars",), None, {})
+    return run_stage(mill, spec, given, partial(_whole_file, stage=asset), mill.folder(asset))
+
+
+def _whole_file(path: Path, *, stage: str) -> PartResult:
+    import polars as pl
+
+    text = path.read_bytes().decode("utf-8", "replace")
+    frame = pl.DataFrame(
+        {"doc_id": [path.name], "url": [None], "text": [text]}, schema_overrides={"url": pl.String}
+    )
+    return PartResult({"parts": frame, "decisions": kept_decisions(frame, stage)})

@@ -1,0 +1,140 @@
+"""`source_texts`: code, books, papers and other texts that are no crawl, through dedup and scrub.
+
+Three datasets under the source's folder: `steps/scored`, `steps/deduped` and the source itself. The
+decisions of the last also carry what the steps before dropped: every line has one fate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pipeline.config import section_json
+from pipeline.config.score import ScoreConfig
+from pipeline.dataset import Dataset, read_part
+from pipeline.driver import StageSpec
+from pipeline.errors import ConfigError, UsageError
+from pipeline.inputs import Input, Loaded, TableSource, dataset_input, file_input
+from pipeline.layout import check_name
+from pipeline.manifest import Entry, Manifest
+from pipeline.mill import Mill, run_stage
+from pipeline.part import PartResult
+from pipeline.sources import base_name
+from pipeline.stages.corpus import dedup_input
+from pipeline.stages.curation import scrub_input
+from pipeline.store import Store
+
+if TYPE_CHECKING:
+    import polars as pl
+
+STAGE = "source_texts"
+ENDINGS = (".jsonl", ".jsonl.gz", ".parquet")
+
+
+def source_names(location: str | None) -> list[str]:
+    """Names of the sources in a folder."""
+    if not location:
+        return []
+    folder = Path(location)
+    if not folder.is_dir():
+        message = f"sources.location: {location} is no folder"
+        raise ConfigError(message, hint="give the folder that holds <source>.jsonl.gz files")
+    files = (path for path in sorted(folder.iterdir()) if path.name.endswith(ENDINGS))
+    return [_name(path) for path in files]
+
+
+def _name(path: Path) -> str:
+    return base_name(path.name.removesuffix(".parquet"))
+
+
+def source_file(location: str | None, source: str) -> Path:
+    """The file of a source. UsageError where there is none."""
+    check_name("source", source)
+    if location:
+        for path in sorted(Path(location).glob(f"{source}.*")):
+            if path.name.endswith(ENDINGS) and _name(path) == source:
+                return path
+    known = ", ".join(source_names(location)) or "none, sources.location is not set"
+    message = f"source {source!r} has no file"
+    raise UsageError(message, hint=f"known: {known}")
+
+
+def source_texts(mill: Mill, source: str) -> Manifest:
+    """A source's records with split, deduplicated within the source, scrubbed."""
+    out = mill.folder(STAGE, source)
+    given = file_input([source_file(mill.config.sources.location, source)])
+    scored = _step(mill, out, "scored")
+    _split(mill, given, scored, source)
+    deduped = _step(mill, out, "deduped")
+    dedup_input(
+        mill, dataset_input(Dataset.open(scored)), [], deduped, source, stage=f"{STAGE}.deduped"
+    )
+    last = dataset_input(Dataset.open(deduped))
+    carried = _carrying(last, scored, deduped)
+    return scrub_input(mill, carried, out, source, stage=STAGE, refs=given.refs)
+
+
+def _step(mill: Mill, out: Store, name: str) -> Store:
+    return out.child(f"steps/{name}")
+
+
+def _split(mill: Mill, given: Input, out: Store, source: str) -> Manifest:
+    from pipeline import quality
+
+    section = section_json(mill.config.score)
+    spec = StageSpec(
+        f"{STAGE}.scored", quality.CODE_VERSION, quality.LIBRARIES, source, {"score": section}
+    )
+    return run_stage(mill, spec, given, partial(_score, config=mill.config.score), out)
+
+
+def _score(frame: pl.DataFrame, *, config: ScoreConfig) -> PartResult:
+    """Split by record id; sources are chosen by a person and need no quality score."""
+    from pipeline.quality import score_documents
+
+    return score_documents(frame, config.model_copy(update={"min_quality": None}), None, None)
+
+
+@dataclass(frozen=True)
+class CarryingSource:
+    """A part of the last step, with the decisions of earlier steps on rows that never got there."""
+
+    last: TableSource
+    earlier: tuple[tuple[Store, Entry], ...]
+
+    @property
+    def label(self) -> str:  # noqa: D102
+        return self.last.label
+
+    @property
+    def checksums(self) -> tuple[str, ...]:  # noqa: D102
+        return (*self.last.checksums, *(entry.checksum for _, entry in self.earlier))
+
+    @property
+    def origin(self) -> str | None:  # noqa: D102
+        return self.last.origin
+
+    @property
+    def group(self) -> int | None:  # noqa: D102
+        return self.last.group
+
+    def load(self) -> Loaded:  # noqa: D102
+        import polars as pl
+
+        loaded = self.last.load()
+        frames = [read_part(store, entry) for store, entry in self.earlier]
+        rejected = pl.concat([frame.filter(~pl.col("kept")) for frame in frames])
+        return Loaded(loaded.value, (loaded.rows or 0) + rejected.height, rejected)
+
+
+def _carrying(last: Input, *steps: Store) -> Input:
+    earlier = [(step, Dataset.open(step).entries("decisions")) for step in steps]
+    sources: Sequence[CarryingSource] = [
+        CarryingSource(source, tuple((step, entries[i]) for step, entries in earlier))
+        for i, source in enumerate(last.sources)
+        if isinstance(source, TableSource)
+    ]
+    return Input(tuple(sources), last.refs, last.dataset, last.locations)

@@ -20,12 +20,12 @@ from training.recipes import RECIPES, Recipe
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 RECORD = "run.json"
-PATHS = ("plan", "tokenizer", "out", "parent_root")
+PATHS = ("plan", "tokenizer", "out", "parent_root", "data_root")
 # where a run lies and how it is spread does not make it another run
 NOT_IDENTITY = {
-    "name", "plan", "shards", "tokenizer", "out", "parent_root", "nproc_per_node", "micro_batch",
+    "name", "plan", "shards", "tokenizer", "out", "parent_root", "data_root", "nproc_per_node", "micro_batch",
     "checkpoint_every", "keep_checkpoints", "log_every", "stop_after", "timeout_seconds",
-    "sigterm_seconds",
+    "sigterm_seconds", "eval_every", "eval_rows", "max_skips",
 }  # fmt: skip
 
 
@@ -38,6 +38,8 @@ class RunConfig(Recipe):
     """The training plan written by the mixture; or `shards`."""
     shards: list[Path] = Field(default=[])
     """Shards by prefix, or folders of them, mixed by their size."""
+    data_root: Path | None = None
+    """Folder that the paths of the plan start from; default: the store the plan lies in."""
     tokenizer: Path
     """`tokenizer.json`: vocabulary size, end of text, bytes of a token."""
     out: Path

@@ -11,6 +11,7 @@ import json
 import math
 import os
 import queue
+import tempfile
 import threading
 import time
 from collections.abc import Mapping
@@ -25,6 +26,7 @@ from training.checkpoint import write_text
 LINES = "metrics.jsonl"
 BATCH = 900  # MLflow takes 1,000 points a request
 RETRIES = 3
+CONFIGURATION = "configuration"  # artifact folder, see resources.tracking
 Line = dict[str, Any]
 
 
@@ -212,6 +214,10 @@ def successor(client: Any, run_id: str, step: int) -> str:
     ]
     if inputs:
         client.log_inputs(fresh, inputs)
+    with tempfile.TemporaryDirectory() as folder:
+        if client.list_artifacts(run_id, CONFIGURATION):
+            copied = client.download_artifacts(run_id, CONFIGURATION, folder)
+            client.log_artifacts(fresh, copied, CONFIGURATION)
     client.set_tag(run_id, "gristmill.superseded_by", fresh)
     client.set_terminated(run_id, status="KILLED")
     return fresh

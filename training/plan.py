@@ -86,7 +86,35 @@ def _from_shards(config: RunConfig) -> tuple[dict[str, list[Path]], Phases]:
 
 
 def _from_plan(config: RunConfig) -> tuple[dict[str, list[Path]], Phases]:
-    raise NotImplementedError
+    """Shards and realised weights of a plan.json (`pipeline.mixture` describes it)."""
+    assert config.plan is not None
+    try:
+        plan = json.loads(config.plan.read_bytes())
+        told = {shard["path"]: shard for shard in plan["shards"]}
+        phases = [(int(p["until_tokens"]), dict(p["weights"])) for p in plan["phases"]]
+    except (ValueError, KeyError, TypeError) as error:
+        message = f"plan {config.plan} is no training plan"
+        raise RunConfigError(message, hint="name the plan.json that `mixture` wrote") from error
+    root = _root_of(config, list(told))
+    groups: dict[str, list[Path]] = {}
+    for path, shard in told.items():
+        if read_sidecar(root / path)["checksums"]["bin"] != shard["checksums"]["bin"]:
+            message = f"shard {path} is not the one that plan {config.plan} was made of"
+            raise TrainingError(message, hint="materialise the mixture again")
+        groups.setdefault(shard["source"], []).append(root / path)
+    return groups, phases
+
+
+def _root_of(config: RunConfig, paths: Sequence[str]) -> Path:
+    """The folder that the paths of a plan start from: `data_root`, else what fits around the plan."""
+    assert config.plan is not None
+    places = [config.data_root] if config.data_root else [*config.plan.parents][:3]
+    for place in places:
+        if all(shard_path(place / path, "bin").exists() for path in paths):
+            return place
+    message = f"the shards of plan {config.plan} are not below {' or '.join(map(str, places))}"
+    hint = f"set data_root to the folder that holds {paths[0] if paths else 'them'}"
+    raise RunConfigError(message, hint=hint)
 
 
 def expand(places: Iterable[Path]) -> list[Path]:

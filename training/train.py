@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import time
 from typing import Any
@@ -18,7 +19,7 @@ import torch.distributed as dist
 
 from training.checkpoint import write_text
 from training.config import RECORD, RunConfig, check_same_run, load_run
-from training.errors import TrainingError
+from training.errors import RunConfigError, TrainingError
 from training.evaluate import Score
 from training.faults import fault
 from training.metrics import Line, Progress, StepLog, Tracker, read_lines
@@ -47,7 +48,8 @@ def main(arguments: list[str] | None = None) -> int:
         config.accumulation(world.size)
         train(config, world, stop)
     except (TrainingError, ShardError) as error:
-        print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
+        if not (isinstance(error, RunConfigError) and os.environ.get("RANK", "0") != "0"):
+            sys.stderr.write(f"{type(error).__name__}: {error}\n")  # every rank finds the same
         return getattr(error, "exit_code", 1)
     finally:
         if dist.is_initialized():

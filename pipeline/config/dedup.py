@@ -47,9 +47,11 @@ class DedupConfig(Section):
     )
     memory_gb: float = Field(
         2.0, ge=0.05, le=4096,
-        description="memory for shingle sets of candidates held at one time; signatures come on top",
+        description="memory for shingle sets of candidates held at one time; signatures not in it",
     )  # fmt: skip
-    seed: int = Field(1, ge=0, le=2**32 - 1, description="of datasketch's permutations; its default")
+    seed: int = Field(
+        1, ge=0, le=2**32 - 1, description="of datasketch's permutations; its default"
+    )
     skip_missing: list[str] = Field(
         default_factory=list,
         description="registered earlier snapshots that may be absent; recorded in the manifest",

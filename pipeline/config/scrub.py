@@ -24,16 +24,19 @@ class ScrubConfig(Section):
     )
     email: bool = Field(True, description="e-mail addresses, also written [at] and [dot]")
     phone: bool = Field(
-        True, description="phone numbers that are valid in their numbering plan, with + or ( or a label"
+        True,
+        description="phone numbers that are valid in their numbering plan, with + or ( or a label",
     )
     ip: bool = Field(True, description="public IPv4 and IPv6 addresses; documentation ranges too")
-    card: bool = Field(True, description="payment cards: issuer's prefix and length, Luhn check digit")
+    card: bool = Field(
+        True, description="payment cards: issuer's prefix and length, Luhn check digit"
+    )
     iban: bool = Field(True, description="IBANs: length by country, check digits (mod 97)")
     secret: bool = Field(
         True, description="keys of AWS, GitHub, Google, Slack, Stripe; PEM private keys"
     )
     keep_in_sources: dict[str, list[Kind]] = Field(
-        default_factory=lambda: {"code": ["phone", "card"]},
+        default={"code": ["phone", "card"]},
         description=(
             "kinds left alone in documents of a source: in code, long numbers are constants, and "
             "altering one breaks the program"

@@ -180,10 +180,10 @@ def launch(
 ) -> dict[str, Any]:
     """Train the run of `run_file` to its end and return its `result.json` (in `out`).
 
-    `context`: a Dagster execution context; rank 0 then talks to it through Pipes. Raises ConfigError
-    before anything starts where GPUs are demanded and absent, or where the run file is wrong;
-    GristmillError naming rank, exit code and the last log lines where training fails; and
-    GristmillError where it was stopped before its end (a checkpoint is saved; run it again).
+    `context`: a Dagster execution context, to which rank 0 then talks through Pipes. Raises
+    ConfigError where GPUs are demanded and absent, or the run file is wrong; GristmillError naming
+    rank, exit code and the last log lines where training fails, or where it was stopped before its
+    end (a checkpoint is saved; run it again).
     """
     count = process_count(processes, device)
     command = torchrun("training.train", [str(run_file)], count)

@@ -7,7 +7,7 @@ library only, one thread. It ends the command
 - when the launcher is gone, however it died (parent-death signal and a poll of the parent's id);
 
 and when the command has ended by itself, it ends the children it left behind, which would hold the
-output pipe open. As the reaper of orphans (PR_SET_CHILD_SUBREAPER) it finds them even in sessions of
+output pipe open. As reaper of orphans (PR_SET_CHILD_SUBREAPER) it finds them even in sessions of
 their own. The exit code is the command's; 128 + n where signal n ended it.
 """
 

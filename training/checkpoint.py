@@ -15,6 +15,7 @@ import json
 import os
 import re
 import shutil
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -239,7 +240,10 @@ def load_weights(path: Path, model: Decoder, *, no_dist: bool = True) -> None:
         message = f"checkpoint {path} cannot be used: {why}"
         raise TrainingError(message, hint="name another step, or let the run save a new one")
     state = {"model": model.state_dict()}
-    load_state(state, checkpoint_id=path, no_dist=no_dist)
+    with warnings.catch_warnings():
+        # it says that one process is meant, which is so
+        warnings.filterwarnings("ignore", message="torch.distributed is disabled")
+        load_state(state, checkpoint_id=path, no_dist=no_dist)
     model.load_state_dict(state["model"])
 
 

@@ -23,9 +23,9 @@ RECORD = "run.json"
 PATHS = ("plan", "tokenizer", "out", "parent_root", "data_root")
 # where a run lies and how it is spread does not make it another run
 NOT_IDENTITY = {
-    "name", "plan", "shards", "tokenizer", "out", "parent_root", "data_root", "nproc_per_node", "micro_batch",
-    "checkpoint_every", "keep_checkpoints", "log_every", "stop_after", "timeout_seconds",
-    "sigterm_seconds", "eval_every", "eval_rows", "max_skips",
+    "name", "plan", "shards", "tokenizer", "out", "parent_root", "data_root", "nproc_per_node",
+    "micro_batch", "checkpoint_every", "keep_checkpoints", "log_every", "stop_after",
+    "timeout_seconds", "sigterm_seconds", "eval_every", "eval_rows", "max_skips",
 }  # fmt: skip
 
 

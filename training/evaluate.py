@@ -1,19 +1,23 @@
-"""Held-out text: bits per byte by source and language, and sampled continuations.
+"""Held-out text: bits per byte by source and language.
 
 Bits per byte = sum of nats of the target tokens / (ln 2 x their UTF-8 bytes). Special tokens stand
 for no byte: they count neither nats nor bytes. It does not depend on the tokenizer, so runs with
 different ones compare. Beside it stands the entropy of the same tokens taken one by one, in the
 same unit: a model that has learnt no more than how often each token occurs reaches just that.
 
-As a program: `python -m torch.distributed.run ... -m training.evaluate` is not needed; one process
-does: `python -m training.evaluate --run FILE [--step N] [--languages FILE.json] --out FILE`.
+During training all ranks share the rows; as a program one process reads them all:
+`python -m training.evaluate FOLDER [--step N] [--languages FILE.json] --out FILE`.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,12 +26,17 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor
 
+from training.checkpoint import write_text
 from training.data import Source, permute, round_keys
+from training.errors import TrainingError
 from training.model import Decoder
+from training.plan import open_data
 from training.rows import Row
-from training.shards import Ints
+from training.sampling import open_model, sample_continuations
+from training.shards import Ints, ShardError
 from training.vocabulary import Vocabulary
 
+Line = dict[str, Any]
 Groups = Mapping[str, Sequence[str]]
 """Shard name to [documents]: the group (language) of each document."""
 
@@ -188,58 +197,47 @@ def _self_information(counts: Tensor) -> float:
     return float(-(seen * (seen / seen.sum()).log()).sum()) if len(seen) else 0.0
 
 
-@torch.no_grad()
-def continue_tokens(
-    model: Decoder,
-    prompt: Sequence[int],
-    n_tokens: int,
-    *,
-    end_id: int | None,
-    temperature: float = 0.8,
-    seed: int = 0,
-) -> list[int]:
-    """Sample up to `n_tokens` ids after `prompt`, ending at `end_id`; a seed, one continuation.
+def evaluate_run(
+    folder: Path, *, step: int | None, groups: Groups | None, rows: int | None
+) -> Line:
+    """Scores of a run's checkpoint on its held-out shards, and some continuations, as JSON values.
 
-    The whole context is computed anew for each token: meant for a few samples of a small model.
+    `groups`: the language of every document by shard, which only the sidecars' Parquet knows;
+    `rows`: most sequences to score, default all.
     """
-    generator = torch.Generator().manual_seed(seed)
-    context = model.cos.shape[0]
-    ids = list(prompt)
-    for _ in range(n_tokens):
-        window = torch.tensor([ids[-context:]], device=model.cos.device)
-        logits = model(window)[0, -1].float().cpu()
-        if temperature <= 0:
-            chosen = int(logits.argmax())
-        else:
-            weights = torch.softmax(logits / temperature, -1)
-            chosen = int(torch.multinomial(weights, 1, generator=generator))
-        if chosen == end_id:
-            break
-        ids.append(chosen)
-    return ids[len(prompt) :]
+    opened = open_model(folder, step)
+    sources = open_data(opened.config, opened.vocabulary).held_out
+    out: Line = {"checkpoint": str(opened.path), "identity": opened.identity}
+    if not sources:
+        return out | {"total": None, "groups": [], "continuations": []}
+    held_out = HeldOut(sources, opened.vocabulary, limit=rows, groups=groups)
+    scores = held_out.score(opened.model, torch.device("cpu"), batch=opened.config.micro_batch)
+    continuations = sample_continuations(opened.model, sources, opened.vocabulary)
+    return out | {
+        "total": scores.total.summary(),
+        "groups": scores.table(),
+        "continuations": continuations,
+    }
 
 
-def sample_continuations(
-    model: Decoder,
-    sources: Sequence[Source],
-    vocabulary: Vocabulary,
-    *,
-    n: int = 3,
-    prompt_tokens: int = 24,
-    n_tokens: int = 60,
-) -> list[dict[str, str]]:
-    """Continue the beginnings of `n` held-out documents. It is crawl text: escape what is shown."""
-    out = []
-    long_enough = [
-        (shard, int(document))
-        for source in sources
-        for shard in source.shards
-        for document in np.flatnonzero(shard.lengths > prompt_tokens)
-    ]
-    keys = round_keys(0, "prompts", 0)
-    for number in range(min(n, len(long_enough))):
-        shard, document = long_enough[permute(number, len(long_enough), keys)]
-        prompt = shard.document(document)[:prompt_tokens].tolist()
-        ids = continue_tokens(model, prompt, n_tokens, end_id=vocabulary.end_id, seed=number)
-        out.append({"prompt": vocabulary.text(prompt), "continuation": vocabulary.text(ids)})
-    return out
+def main(arguments: list[str] | None = None) -> int:
+    """`training.evaluate FOLDER --out FILE`: the scores of a run's checkpoint as JSON."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path, help="folder of the run, ROOT/checkpoints/<name>")
+    parser.add_argument("--step", type=int, help="default: the newest good checkpoint")
+    parser.add_argument("--languages", type=Path, help="JSON: shard name to [language a document]")
+    parser.add_argument("--rows", type=int, help="most held-out sequences; default: all")
+    parser.add_argument("--out", type=Path, required=True)
+    given = parser.parse_args(arguments)
+    try:
+        groups = json.loads(given.languages.read_text()) if given.languages else None
+        found = evaluate_run(given.folder, step=given.step, groups=groups, rows=given.rows)
+    except (TrainingError, ShardError) as error:
+        sys.stderr.write(f"{type(error).__name__}: {error}\n")
+        return getattr(error, "exit_code", 1)
+    write_text(given.out, json.dumps(found, indent=1, ensure_ascii=False) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -106,7 +106,7 @@ def _from_plan(config: RunConfig) -> tuple[dict[str, list[Path]], Phases]:
 
 
 def _root_of(config: RunConfig, paths: Sequence[str]) -> Path:
-    """The folder that the paths of a plan start from: `data_root`, else what fits around the plan."""
+    """The folder that paths of a plan start from: `data_root`, else what fits around the plan."""
     assert config.plan is not None
     places = [config.data_root] if config.data_root else [*config.plan.parents][:3]
     for place in places:

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from pipeline.errors import ContractError
 from pipeline.layout import canonical, content_key, sha256_hex
 
-KINDS = ("parts", "decisions", "signals", "signatures", "pairs", "clusters", "index", "files")
+KINDS = ("parts", "decisions", "signals", "signatures", "pairs", "clusters", "index")
 """The lists of files a manifest may hold; `parts` and `decisions` always stand there."""
 
 Verdict = Literal["pass", "fail", "not_enough_sample"]
@@ -102,7 +102,6 @@ class Content(Frozen):
     pairs: list[Entry] | None = None
     clusters: list[Entry] | None = None
     index: list[Entry] | None = None
-    files: list[Entry] | None = None
     output: str
     counts: Counts
     damaged: list[dict[str, Any]]

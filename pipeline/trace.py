@@ -114,7 +114,7 @@ def trace_token(root: Store, place: str) -> dict[str, Any]:
 def _find_shard(root: Store, shard: str) -> tuple[str, Store, Entry]:
     name = f"{shard}{DOCS_ENDING}"
     for corpus in _partitions(root, "token_shards"):
-        for entry, store in _entries(root, "token_shards", corpus, "files"):
+        for entry, store in _entries(root, "token_shards", corpus, "parts"):
             if entry.path == name:
                 return corpus, store, entry
     message = f"shard {shard} is in no token_shards of {root.url}"
@@ -180,7 +180,7 @@ def _fate(stage: str, row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _shards(root: Store, origin: Origin) -> Iterator[dict[str, Any]]:
-    for entry, store in _entries(root, "token_shards", origin.corpus, "files"):
+    for entry, store in _entries(root, "token_shards", origin.corpus, "parts"):
         if entry.path.endswith(DOCS_ENDING):
             for row in find_rows(store, entry, "doc_id", [origin.doc_id]).to_pylist():
                 name = entry.path.removesuffix(DOCS_ENDING)

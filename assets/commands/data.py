@@ -149,10 +149,11 @@ def mixture(arguments: argparse.Namespace) -> Result:
 
     config = configuration(arguments)
     root = require_root(config)
-    from pipeline.stages.tokens import plan_mixture
+    from pipeline.stages.tokens import mixture as make_plan
+    from pipeline.stages.tokens import read_plan
 
     with mill_for(arguments, config, root) as mill:
-        plan = plan_mixture(mill).plan
+        plan = read_plan(mill, make_plan(mill))
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     arguments.out.write_text(json.dumps(plan, indent=1, ensure_ascii=False) + "\n")
     return _report(plan, arguments)

@@ -44,14 +44,16 @@ def mill_for(
     arguments: argparse.Namespace, config: Config, root: str | Path | None = None
 ) -> Iterator[Mill]:
     """A mill over `root` (default: the configured store) with a progress bar on a terminal."""
-    from assets.millwork import open_mill
+    from resources.mill import open_mill
 
     where = str(root) if root is not None else require_root(config)
     config = config.model_copy(
         update={"storage": config.storage.model_copy(update={"root": where})}
     )
     with progress_bar() as progress:
-        yield open_mill(config, progress=progress)
+        mill = open_mill(config, progress=progress)
+        with mill.engine:
+            yield mill
 
 
 @contextmanager

@@ -4,11 +4,9 @@ import argparse
 import base64
 import json
 import sys
-from pathlib import Path
 from typing import Any
 
 from assets.commands.session import configuration, mill_for, require_root
-from pipeline.errors import UsageError
 
 Result = dict[str, Any]
 
@@ -58,7 +56,6 @@ def prune(arguments: argparse.Namespace) -> Result:
     config = configuration(arguments)
     root = require_root(config)
     from pipeline.prune import apply, plan_prune
-
     from resources.storage import open_store
 
     store = open_store(root, options=config.storage)
@@ -90,7 +87,9 @@ def trace(arguments: argparse.Namespace) -> Result | None:
         stories = [ways.trace_token(root, arguments.token)]
     result: Result = {"found": stories}
     if arguments.raw:
-        raw = _raw(root, stories[0], config)
+        from assets.commands.trial import raw_record
+
+        raw = raw_record(root, stories[0], config)
         if not arguments.json:
             sys.stdout.buffer.write(raw)
             return None
@@ -99,18 +98,6 @@ def trace(arguments: argparse.Namespace) -> Result | None:
         for story in stories:
             _print_story(story)
     return result
-
-
-def _raw(root: Any, story: Result, config: Any) -> bytes:
-    from resources.locations import read_range
-
-    from pipeline.trace import warc_location
-
-    if not story.get("warc_file"):
-        message = f"{story['doc_id']} comes from the source {story['corpus']}, not from a crawl"
-        raise UsageError(message, hint="its record is the line named by source_id in its file")
-    place = warc_location(root, story["corpus"], story["warc_file"])
-    return read_range(place, story["warc_offset"], story["warc_length"], options=config.storage)
 
 
 def _print_story(story: Result) -> None:
@@ -140,10 +127,11 @@ def _both(fate: Result) -> bool:
 def try_page(arguments: argparse.Namespace) -> Result:
     """`gristmill try PAGE.html | URL`: the text and every rule's value against its threshold."""
     config = configuration(arguments)
-    from assets.commands.trial import page_of, trial
+    from assets.commands.trial import page_of
+    from pipeline.trial import try_page as attempt
 
-    page, url = page_of(Path(arguments.page), arguments.page, config)
-    result = trial(page, url, config)
+    page, url = page_of(arguments.page, config)
+    result = attempt(page, url, config)
     if not arguments.json:
         print(result["text"] or "(no main text)")
         print(f"\nlanguage {result['language']} ({result['language_score']})")

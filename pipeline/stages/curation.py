@@ -70,7 +70,7 @@ def score_with(
     mill: Mill, given: Input, out: Store, partition: str | None, quality: Dataset
 ) -> Manifest:
     """Score with a committed classifier."""
-    entry = next(e for e in quality.entries() if e.path == MODEL_FILE)
+    entry = quality.entries()[0]
     content = quality.manifest.content
     ref = InputRef(asset=content.stage, hash=quality.manifest.hash)
     with quality.store.local(entry.path) as model:

@@ -13,9 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipeline.config import Config, section_json
+from pipeline.config.filter import UrlConfig
 from pipeline.driver import Receipt, StageSpec
+from pipeline.dataset import read_bytes
 from pipeline.errors import ConfigError, GristmillError
 from pipeline.inputs import FileSource, Input, as_one, blob_input, dataset_input, file_input
+from pipeline.layout import sha256_hex
 from pipeline.manifest import Manifest
 from pipeline.mill import Mill, run_stage
 from pipeline.part import OutputFile, PartResult
@@ -72,7 +75,8 @@ def quality_classifier(mill: Mill) -> Manifest:
         given = as_one(dataset_input(mill.open("quality_labels")))
         work = partial(_train, config=mill.config)
     out = mill.folder("quality_classifier")
-    return run_stage(mill, spec, given, work, out, summarise=only_extra)
+    manifest = run_stage(mill, spec, given, work, out, summarise=only_extra)
+    return mirror(mill, manifest, MODEL_FILE)
 
 
 def only_extra(receipts: Sequence[Receipt]) -> dict[str, Any]:
@@ -97,12 +101,26 @@ def _named_model(path: Path) -> PartResult:
 
 
 def artifact(name: str, data: bytes, decisions: pl.DataFrame, **extra: Any) -> PartResult:
-    """The result of a stage that makes one file of many rows, all of them used."""
+    """The result of a stage that makes one file of many rows, all of them used.
+
+    The file is named by its content, so that an older manifest keeps what it names; `mirror` gives
+    the current one its plain name as well.
+    """
     folder = tempfile.TemporaryDirectory(prefix="gristmill-")
     path = Path(folder.name) / name
     path.write_bytes(data)
-    files = {"parts": [OutputFile(path, name, decisions.height)]}
+    stored = f"{path.stem}-{sha256_hex(data)[:24]}{path.suffix}"
+    files = {"parts": [OutputFile(path, stored, decisions.height)]}
     return PartResult({"decisions": decisions}, files=files, extra=extra, keep=folder)
+
+
+def mirror(mill: Mill, manifest: Manifest, name: str) -> Manifest:
+    """Copy the one file of an asset to its plain name, for people and tools; readers never use it."""
+    out = mill.folder(manifest.content.stage)
+    data = read_bytes(out, manifest.content.parts[0])
+    if not (out.exists(name) and out.read(name) == data):
+        out.write(name, data)
+    return manifest
 
 
 def kept_decisions(frame: pl.DataFrame, stage: str) -> pl.DataFrame:
@@ -137,7 +155,13 @@ def benchmark_sets(mill: Mill) -> Manifest:
 
 def word_lists(mill: Mill) -> Manifest:
     """`word_lists`: the lists that URL rules read."""
-    return _files(mill, "word_lists", "filter.urls", mill.config.filter.urls.files())
+    return _files(mill, "word_lists", "filter.urls", list_files(mill.config.filter.urls))
+
+
+def list_files(urls: UrlConfig) -> list[str]:
+    """The list files that URL rules name."""
+    named = (urls.domains, urls.urls, urls.banned_words, urls.banned_substrings, urls.soft_words)
+    return [str(path) for path in named if path]
 
 
 def _files(mill: Mill, asset: str, key: str, named: Sequence[str]) -> Manifest:

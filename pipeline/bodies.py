@@ -61,7 +61,7 @@ class Http:
     @property
     def mime(self) -> str | None:
         """The media type without parameters, lower case; null where none was sent."""
-        kinds = (value.partition(";")[0].strip().lower() for value in self.values("content-type"))
+        kinds = (re.split(r"[;,\s]", v.strip())[0].lower() for v in self.values("content-type"))
         return next((kind for kind in kinds if kind), None)
 
     @property

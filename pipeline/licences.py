@@ -52,6 +52,9 @@ class Marks:
     reservations: tuple[str, ...] | None = None
 
 
+NO_MARKS = Marks()
+
+
 def page_marks(html: str, tree: HTMLTree, url: str | None) -> Marks:
     """The marks inside the page: the first source of link, meta, json-ld, anchor that has one.
 
@@ -59,7 +62,7 @@ def page_marks(html: str, tree: HTMLTree, url: str | None) -> Marks:
     about licences, or a gallery under several, is no mark.
     """
     if not HINTS.search(html):
-        return Marks()
+        return NO_MARKS
     licence, source = next(_licences(tree, url), (None, None))
     return Marks(licence, source, _some(_page_reservations(tree)))
 
@@ -102,6 +105,8 @@ def _deed(kind: str, version: str, country: str | None) -> str:
 def _licences(tree: HTMLTree, url: str | None) -> Iterator[tuple[str, str]]:
     """Licences with their source, in the order of trust."""
     document = tree.document
+    if document is None:
+        return
     for element in document.query_selector_all("[rel~=license][href]"):
         if found := licence_id(urljoin(url or "", element.getattr("href") or "")):
             yield found, "link"
@@ -111,7 +116,7 @@ def _licences(tree: HTMLTree, url: str | None) -> Iterator[tuple[str, str]]:
         if name.lower() in META_LICENCE and (found := licence_id(element.getattr("content") or "")):
             yield found, "meta"
     for element in document.query_selector_all('script[type="application/ld+json"]'):
-        for value in _json_ld(element.text):
+        for value in _json_ld(element.text or ""):
             if found := licence_id(value):
                 yield found, "json-ld"
     deeds = [
@@ -142,6 +147,8 @@ def _json_ld(text: str) -> Iterator[str]:
 
 
 def _page_reservations(tree: HTMLTree) -> Iterator[str]:
+    if tree.document is None:
+        return
     for element in tree.document.query_selector_all("meta[name][content]"):
         name = (element.getattr("name") or "").lower()
         content = (element.getattr("content") or "").strip()

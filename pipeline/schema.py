@@ -95,7 +95,7 @@ REASONS: dict[str, tuple[str, ...]] = {
         "other", "duplicate_id",
     ),
     "damage": ("truncated", "gzip", "http", "decode", "warc_truncated"),
-    "extract": ("empty", "too_large", "too_deep", "hang"),
+    "extract": ("empty", "too_large", "too_deep", "hang", "crash"),
     "url": ("listed", "banned_word", "soft_words"),
     "language": ("not_kept", "low_score", "too_short"),
     "quality": ("below",),

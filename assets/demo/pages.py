@@ -155,8 +155,8 @@ def contact_pages(rng: random.Random) -> list[Page]:
 def bad_pages(rng: random.Random) -> list[Page]:
     """The planted pages that the filters exist for; the same ones for the same `rng` state."""
     makers = {
-        "spam": (_spam, 34), "thin": (_thin, 30), "links": (_links, 26), "lorem": (_lorem, 8),
-        "brackets": (_brackets, 10), "numbers": (_numbers, 12), "bullets": (_bullets, 12),
+        "spam": (_spam, 44), "thin": (_thin, 38), "links": (_links, 34), "lorem": (_lorem, 8),
+        "brackets": (_brackets, 10), "numbers": (_numbers, 14), "bullets": (_bullets, 14),
         "repeated": (_repeated, 14), "ellipsis": (_ellipsis, 8), "shouting": (_shouting, 8),
         "empty": (_empty, 4),
     }  # fmt: skip
@@ -190,8 +190,16 @@ def _links(rng: random.Random) -> tuple[str, str]:
 
 
 def _lorem(rng: random.Random) -> tuple[str, str]:
-    intro = f"Welcome to the new pages of {rng.choice(PLACES)}, which will open later this year."
-    return "Just another site", _paragraphs([intro, *[LOREM] * rng.randint(2, 4)])
+    place = rng.choice(PLACES)
+    around = [
+        f"Welcome to the new pages of the museum of {place}, which will open later this year.",
+        "There will be an exhibition about the river and the people who have lived along it.",
+        "We are looking for old photographs, and for the stories that belong to them.",
+        f"If you have something to show, bring it to the town hall of {place} on a Saturday.",
+        "The texts below are still missing, and we will fill them in before the opening.",
+    ]
+    rng.shuffle(around)
+    return "Just another site", _paragraphs([*around, LOREM])
 
 
 def _brackets(rng: random.Random) -> tuple[str, str]:

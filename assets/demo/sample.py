@@ -179,9 +179,9 @@ def _write_snapshot(root: Path, crawl: Crawl, rng: random.Random) -> dict[str, A
 
 
 def _capture(page: Page, crawl: Crawl, index: int, rng: random.Random) -> Capture:
-    neighbours = [
-        (other.path, other.title) for other in crawl.pages[index + 1 : index + 12]
-    ]  # fmt: skip
+    # a thin page has a thin site around it
+    near = [] if page.kind in ("thin", "empty") else crawl.pages[index + 1 : index + 12]
+    neighbours = [(other.path, other.title) for other in near]
     html = wrap(page, neighbours)
     headers = []
     if page.reservation == "noai":

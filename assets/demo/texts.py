@@ -24,7 +24,7 @@ from typing import Any, cast
 from assets.demo.pages import Page
 
 DOCS_HOST = "docs.python.example"
-PSF_LICENCE = "https://docs.python.org/3/license.html"
+PSF_LICENCE = "https://spdx.org/licenses/PSF-2.0.html"
 MIN_DESCRIPTION = 300
 """Characters under which a description is a stub."""
 OWN = "gristmill"

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import posixpath
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit
@@ -22,10 +23,12 @@ import xxhash
 from pipeline.config.snapshots import SnapshotsConfig
 from pipeline.errors import ConfigError, GristmillError, UsageError
 from pipeline.layout import check_name
-from pipeline.store import ObjectInfo, Store
+from pipeline.store import Store
 
 if TYPE_CHECKING:
     import polars as pl
+
+    from pipeline.config import Config
 
 CODE_VERSION = "1"
 LIBRARIES = ("xxhash",)
@@ -35,21 +38,21 @@ LISTINGS = ("warc.paths.gz", "warc.paths")
 ETAG_ABOVE = 10_000_000_000
 """Bytes of a remote slice above which `checksum: auto` trusts ETags rather than read it twice."""
 BLOCK = 16 << 20
-
-
-class HttpClient(Protocol):
-    """What is needed of an https client: `resources.commoncrawl.CommonCrawl`."""
-
-    def read(self, url: str, *, offset: int = 0, length: int | None = None) -> bytes:
-        """The bytes at `url`, or a range of them. Raises FileNotFoundError, StorageError."""
-        ...
-
-    def stat(self, url: str) -> ObjectInfo:
-        """Size and ETag."""
-        ...
-
-
 OpenStore = Callable[[str], Store]
+
+
+class Places(Protocol):
+    """What is needed of a `Mill`: the configuration, and stores by address, https ones included."""
+
+    @property
+    def config(self) -> Config:
+        """The section `snapshots` of it is used."""
+        ...
+
+    @property
+    def open_store(self) -> OpenStore:
+        """The store at a folder, `s3://` or `https://` address (read-only, not listable)."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -63,24 +66,17 @@ class Listing:
 
 @dataclass(frozen=True)
 class _File:
-    """A file that is listed, not yet looked at: exactly one of store and http reads it."""
+    """A file that is listed; one from a listing has no size before it is asked for."""
 
     name: str
     location: str
     key: str
-    store: Store | None
+    store: Store
     size: int | None = None
     etag: str | None = None
 
 
-def list_snapshot(
-    snapshot: str,
-    config: SnapshotsConfig,
-    *,
-    open_store: OpenStore,
-    http: HttpClient | None = None,
-    earlier: pl.DataFrame | None = None,
-) -> Listing:
+def list_snapshot(places: Places, snapshot: str, earlier: pl.DataFrame | None = None) -> Listing:
     """The WARC files of a snapshot, or the slice of them that the section asks for.
 
     Files that the `earlier` listing of the same snapshot has stay in their part group; files that
@@ -88,15 +84,16 @@ def list_snapshot(
     such place, GristmillError for an empty snapshot or two files of one base name.
     """
     check_name("snapshot", snapshot)
+    config = places.config.snapshots
     place = snapshot_location(snapshot, config)
-    found = _unique(_find(place, config, open_store, http), place)
+    found = _unique(_find(place, config, places.open_store), place)
     if not found:
         message = f"snapshot {snapshot}: no *.warc or *.warc.gz at {place}"
         raise GristmillError(message, hint="check snapshots.location and the snapshot's name")
-    chosen = [_measured(file, http) for file in slice_files(found, config)]
+    chosen = [_measured(file) for file in slice_files(found, config)]
     total = sum(file.size or 0 for file in chosen)
     sizes = [(file.name, file.size or 0) for file in chosen]
-    checksums = [_checksum(file, config, http, total) for file in chosen]
+    checksums = [_checksum(file, config, total) for file in chosen]
     groups = cut_groups(sizes, config, earlier)
     table = _table(sizes, checksums, groups)
     return Listing(table, {file.name: file.location for file in chosen})
@@ -149,11 +146,9 @@ def cut_groups(
     return groups
 
 
-def _find(
-    place: str, config: SnapshotsConfig, open_store: OpenStore, http: HttpClient | None
-) -> Iterator[_File]:
+def _find(place: str, config: SnapshotsConfig, open_store: OpenStore) -> Iterator[_File]:
     if place.endswith(LISTINGS):
-        yield from _listed(place, config, open_store, http)
+        yield from _listed(place, config, open_store)
         return
     if not place.startswith("s3://") and not Path(place).is_dir():
         message = f"{place} is not a folder"
@@ -170,30 +165,26 @@ def _find(
             where = f"{store.url.rstrip('/')}/{entry.key}"
             yield _File(name, where, entry.key, store, entry.size, entry.etag)
     if listing and not any_file:
-        yield from _listed(f"{place.rstrip('/')}/{listing}", config, open_store, http)
+        yield from _listed(f"{place.rstrip('/')}/{listing}", config, open_store)
 
 
-def _listed(
-    listing: str, config: SnapshotsConfig, open_store: OpenStore, http: HttpClient | None
-) -> Iterator[_File]:
+def _listed(listing: str, config: SnapshotsConfig, open_store: OpenStore) -> Iterator[_File]:
     """Files named by a `warc.paths(.gz)`, relative to the base."""
     folder, _, key = listing.rpartition("/")
-    if listing.startswith(("https://", "http://")):
-        data = _need(http, listing).read(listing)
-    else:
-        if not listing.startswith("s3://") and not Path(listing).is_file():
-            message = f"listing {listing} is not there"
-            raise UsageError(message, hint="snapshots.location may point at a warc.paths(.gz)")
+    try:
         data = open_store(folder).read(key)
+    except FileNotFoundError as error:
+        message = f"listing {listing} is not there"
+        hint = "check snapshots.location: a folder, an s3:// prefix or a warc.paths(.gz)"
+        raise UsageError(message, hint=hint) from error
     paths = _lines(data, listing)
-    base = config.base or _base_of(listing, paths, open_store)
-    store = None if base.startswith(("https://", "http://")) else open_store(base)
-    if store is None:
-        _need(http, base)
+    store = open_store(config.base or _base_of(listing, paths, open_store))
     for path in paths:
+        if not path.endswith(ENDINGS):
+            message = f"listing {listing} names {path!r}, which is no *.warc or *.warc.gz"
+            raise GristmillError(message, hint="use the listing warc.paths(.gz), not wet or wat")
         name = path.rsplit("/", 1)[-1]
-        where = f"{(store.url if store else base).rstrip('/')}/{path}"
-        yield _File(name, where, path, store)
+        yield _File(name, f"{store.url.rstrip('/')}/{path}", path, store)
 
 
 def _lines(data: bytes, listing: str) -> list[str]:
@@ -202,7 +193,9 @@ def _lines(data: bytes, listing: str) -> list[str]:
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         message = f"listing {listing} cannot be read: {error}"
         raise GristmillError(message, hint="download it again") from error
-    return [line.strip().lstrip("/") for line in text.splitlines() if line.strip()]
+    return [
+        posixpath.normpath(line.strip()).lstrip("/") for line in text.splitlines() if line.strip()
+    ]
 
 
 def _base_of(listing: str, paths: list[str], open_store: OpenStore) -> str:
@@ -219,13 +212,6 @@ def _base_of(listing: str, paths: list[str], open_store: OpenStore) -> str:
     raise GristmillError(message, hint="set snapshots.base to what its paths are relative to")
 
 
-def _need(http: HttpClient | None, address: str) -> HttpClient:
-    if http is None:
-        message = f"{address} needs an https client"
-        raise ConfigError(message, hint="give a folder or an s3:// address")
-    return http
-
-
 def _unique(files: Iterable[_File], place: str) -> list[_File]:
     by_name: dict[str, _File] = {}
     for file in files:
@@ -237,34 +223,25 @@ def _unique(files: Iterable[_File], place: str) -> list[_File]:
     return [by_name[name] for name in sorted(by_name)]
 
 
-def _measured(file: _File, http: HttpClient | None) -> _File:
+def _measured(file: _File) -> _File:
     if file.size is not None:
         return file
     try:
-        if file.store is not None:
-            info = file.store.stat(file.key)
-        else:
-            info = _need(http, file.location).stat(file.location)
+        info = file.store.stat(file.key)
     except FileNotFoundError as error:
         message = f"{file.location} is listed but not there"
         raise GristmillError(message, hint="check snapshots.base, or list again") from error
-    return _File(file.name, file.location, file.key, file.store, info.size, info.etag)
+    return replace(file, size=info.size, etag=info.etag)
 
 
-def _checksum(file: _File, config: SnapshotsConfig, http: HttpClient | None, total: int) -> str:
-    remote = file.location.startswith(("s3://", "https://", "http://"))
+def _checksum(file: _File, config: SnapshotsConfig, total: int) -> str:
     large = config.checksum == "auto" and total > ETAG_ABOVE
-    if remote and file.etag and (config.checksum == "etag" or large):
+    if file.etag and (config.checksum == "etag" or large):
         return f"etag:{file.etag.removeprefix('W/').strip(chr(34))}"
     digest = hashlib.sha256()
     for offset in range(0, file.size or 0, BLOCK):
-        if file.store is not None:
-            digest.update(file.store.read(file.key, offset=offset, length=BLOCK))
-        else:
-            length = min(BLOCK, (file.size or 0) - offset)
-            digest.update(
-                _need(http, file.location).read(file.location, offset=offset, length=length)
-            )
+        length = min(BLOCK, (file.size or 0) - offset)
+        digest.update(file.store.read(file.key, offset=offset, length=length))
     return f"sha256:{digest.hexdigest()}"
 
 

@@ -9,6 +9,7 @@ file that is renamed only when its size is right.
 import email.utils
 import hashlib
 import random
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from typing import Any, TypeVar
 
 import requests
 
+from pipeline.config.snapshots import SnapshotsConfig
 from pipeline.errors import StorageError
 from pipeline.store import ObjectInfo
 
@@ -101,7 +103,15 @@ class CommonCrawl:
 
         return self._persist(url, once)
 
-    def download(self, url: str, path: Path) -> ObjectInfo:
+    @contextmanager
+    def download(self, url: str) -> Iterator[Path]:
+        """A local copy of `url` that lives as long as the context."""
+        with tempfile.TemporaryDirectory(prefix="gristmill-") as folder:
+            path = Path(folder) / url.rsplit("/", 1)[-1]
+            self.fetch(url, path)
+            yield path
+
+    def fetch(self, url: str, path: Path) -> ObjectInfo:
         """Fetch `url` into the file `path`, going on from an earlier attempt's `.part` file.
 
         The part file's name carries the ETag: a file that changed on the host starts afresh.
@@ -110,11 +120,11 @@ class CommonCrawl:
         version = hashlib.sha256(f"{info.etag} {info.size}".encode()).hexdigest()[:12]
         part = path.with_name(f"{path.name}.{version}.part")
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._persist(url, lambda: self._fetch(url, part, info), progress=lambda: _size(part))
+        self._persist(url, lambda: self._resume(url, part, info), progress=lambda: _size(part))
         part.replace(path)
         return info
 
-    def _fetch(self, url: str, part: Path, info: ObjectInfo) -> None:
+    def _resume(self, url: str, part: Path, info: ObjectInfo) -> None:
         have = _size(part)
         if have > info.size:
             part.unlink()
@@ -195,6 +205,11 @@ class CommonCrawl:
         if self._session is not None:
             self._session.close()
             self._session = None
+
+
+def open_client(config: SnapshotsConfig) -> CommonCrawl:
+    """The client as the section `snapshots` wants it."""
+    return CommonCrawl(config.user_agent, attempts=config.attempts)
 
 
 def retry_after(value: str | None) -> float:

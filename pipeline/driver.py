@@ -9,7 +9,7 @@ parts are found, unfinished ones are made, nothing half-done was ever visible.
 
 from __future__ import annotations
 
-import contextlib
+import json
 import os
 import platform
 import time
@@ -21,14 +21,13 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline.dataset import (
     POINTER,
-    Dataset,
     checksum,
     current_manifest,
     encode_parquet,
     manifest_key,
 )
 from pipeline.engine import Engine
-from pipeline.errors import ConflictError, ContractError
+from pipeline.errors import ConflictError
 from pipeline.faults import fault
 from pipeline.figures import part_figures, total_figures
 from pipeline.inputs import Loaded, Source
@@ -50,6 +49,7 @@ from pipeline.schema import (
     DECISIONS,
     PAIRS,
     RECORD_DECISIONS,
+    WARC_FILES,
     conform,
     document_schema,
 )
@@ -226,7 +226,9 @@ def count_hosts(decisions: pl.DataFrame) -> dict[str, list[int]]:
     return {name: [n, kept] for name, n, kept in table.iter_rows()}
 
 
-def _table(kind: str, frame: pl.DataFrame) -> pa.Table:
+def _table(stage: str, kind: str, frame: pl.DataFrame) -> pa.Table:
+    if kind == "parts" and stage == "snapshots":
+        return conform(frame, WARC_FILES)
     if kind == "parts":
         return conform(frame, document_schema(frame.columns), extra=True)
     if kind == "decisions":
@@ -238,7 +240,7 @@ def _table(kind: str, frame: pl.DataFrame) -> pa.Table:
 
 
 def _publish(task: PartTask, kind: str, frame: pl.DataFrame) -> list[Entry]:
-    table = _table(kind, frame)
+    table = _table(task.spec.name, kind, frame)
     data = encode_parquet(table)
     digest = checksum(data)
     folder = "" if kind == "parts" else f"{kind}/"
@@ -334,7 +336,7 @@ def commit(
 def publish(out: Store, manifest: Manifest) -> None:
     """Store a manifest and point `current` at it; nothing moves where it is there already."""
     before = current_manifest(out)
-    if before == manifest.hash and out.exists(manifest_key(before)):
+    if before == manifest.hash and _same_places(out, manifest):
         return
     fault("stage.commit.before_manifest")
     out.write(manifest_key(manifest.hash), manifest.to_bytes())
@@ -348,9 +350,10 @@ def publish(out: Store, manifest: Manifest) -> None:
     fault("stage.commit.after_pointer")
 
 
-def stage_dataset(out: Store) -> Dataset | None:
-    """What the folder holds now, whatever its gates say; None where nothing was committed."""
-    with contextlib.suppress(ContractError):
-        if current_manifest(out) is not None:
-            return Dataset.open(out, accept_gate=True)
-    return None
+def _same_places(out: Store, manifest: Manifest) -> bool:
+    """Whether the stored manifest of this content is there and names the same file locations."""
+    try:
+        stored = json.loads(out.read(manifest_key(manifest.hash)))
+    except (FileNotFoundError, ValueError):
+        return False
+    return bool(stored["run"].get("locations") == manifest.run.get("locations"))

@@ -1,51 +1,64 @@
-"""Files by their location: a path, an `s3://` object, an `https://` address.
+"""Places by their address: a folder or file, `s3://`, `https://`.
 
 Where WARC files lie is no concern of a stage: it asks for a local copy, or for a range of bytes.
 """
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline.config import Config
 from pipeline.errors import UsageError
+from pipeline.store import Store
 from resources.storage import open_store
 
 
-@contextmanager
-def local_copy(location: str, config: Config) -> Iterator[Path]:
-    """A local file with the bytes of `location`: itself, or a copy that lives as long as the context.
+@dataclass(frozen=True)
+class Opener:
+    """Opens stores with the options of the configuration; picklable."""
 
-    Raises UsageError where a local file is absent, StorageError where a service refuses.
-    """
-    scheme, separator, _ = location.partition("://")
-    if not separator or scheme == "file":
-        yield _existing(location.removeprefix("file://"))
-    elif scheme == "s3":
-        folder, _, name = location.rpartition("/")
-        with open_store(folder, options=config.storage).local(name) as path:
-            yield path
-    else:
-        from resources.commoncrawl import open_client
+    config: Config
 
-        with open_client(config.snapshots).download(location) as path:
-            yield path
+    def __call__(self, url: str) -> Store:
+        """The store at a folder, an `s3://` prefix or an `https://` address (read-only)."""
+        if url.startswith(("https://", "http://")):
+            from resources.commoncrawl import CommonCrawl
+            from resources.storage_http import HttpStore
+
+            section = self.config.snapshots
+            return HttpStore(url, CommonCrawl(section.user_agent, attempts=section.attempts))
+        return open_store(url, options=self.config.storage)
+
+
+@dataclass(frozen=True)
+class Fetch:
+    """A local file with the bytes of a location; picklable."""
+
+    opener: Opener
+
+    @contextmanager
+    def __call__(self, location: str) -> Iterator[Path]:
+        """The file itself, or a copy that lives as long as the context.
+
+        Raises UsageError where a local file is absent, StorageError where a service refuses.
+        """
+        if "://" in location:
+            folder, _, name = location.rpartition("/")
+            with self.opener(folder).local(name) as path:
+                yield path
+        else:
+            yield _existing(location)
 
 
 def read_range(location: str, offset: int, length: int, config: Config) -> bytes:
     """`length` bytes of `location` from `offset`, by one ranged read."""
-    scheme, separator, _ = location.partition("://")
-    if not separator or scheme == "file":
-        with _existing(location.removeprefix("file://")).open("rb") as stream:
-            stream.seek(offset)
-            return stream.read(length)
-    if scheme == "s3":
+    if "://" in location:
         folder, _, name = location.rpartition("/")
-        store = open_store(folder, options=config.storage)
-        return store.read(name, offset=offset, length=length)
-    from resources.commoncrawl import open_client
-
-    return open_client(config.snapshots).read(location, offset=offset, length=length)
+        return Opener(config)(folder).read(name, offset=offset, length=length)
+    with _existing(location).open("rb") as stream:
+        stream.seek(offset)
+        return stream.read(length)
 
 
 def _existing(place: str) -> Path:

@@ -23,10 +23,9 @@ def page_of(page: str, config: Config) -> tuple[bytes | str, str | None]:
 
 def raw_record(root: Any, story: dict[str, Any], config: Config) -> bytes:
     """The bytes of a traced document's crawl record, by one ranged read."""
-    from resources.locations import read_range
-
     from pipeline.errors import UsageError
     from pipeline.trace import warc_location
+    from resources.locations import read_range
 
     if not story.get("warc_file"):
         message = f"{story['doc_id']} comes from the source {story['corpus']}, not from a crawl"

@@ -24,8 +24,6 @@ from pipeline.store import Store
 if TYPE_CHECKING:
     import polars as pl
 
-    from pipeline.snapshots import Listing
-
 PLACE_ONLY = ("location", "base", "user_agent", "attempts")
 """Keys of the section that say where files are, not which."""
 HTML_ENDINGS = (".html", ".htm", ".xhtml")
@@ -43,9 +41,7 @@ def list_files(mill: Mill, snapshot: str) -> Manifest:
     register_snapshot(mill.root, snapshot)
     section = section_json(mill.config.snapshots)
     section = {k: v for k, v in section.items() if k not in PLACE_ONLY}
-    spec = StageSpec(
-        "snapshots", snapshots.CODE_VERSION, snapshots.LIBRARIES, snapshot, section
-    )
+    spec = StageSpec("snapshots", snapshots.CODE_VERSION, snapshots.LIBRARIES, snapshot, section)
     refs = [
         InputRef(file=name, checksum=digest)
         for name, digest in listing.files.select("warc_file", "checksum").iter_rows()
@@ -91,7 +87,7 @@ def _listing(files: pl.DataFrame) -> PartResult:
     import polars as pl
 
     names = files.select(doc_id="warc_file", url=pl.lit(None, pl.String))
-    return PartResult({"listing": files, "decisions": kept_decisions(names, "snapshots")})
+    return PartResult({"parts": files, "decisions": kept_decisions(names, "snapshots")})
 
 
 @dataclass(frozen=True)

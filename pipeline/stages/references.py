@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline.config import Config, section_json
 from pipeline.config.filter import UrlConfig
-from pipeline.driver import Receipt, StageSpec
 from pipeline.dataset import read_bytes
+from pipeline.driver import Receipt, StageSpec
 from pipeline.errors import ConfigError, GristmillError
 from pipeline.inputs import FileSource, Input, as_one, blob_input, dataset_input, file_input
 from pipeline.layout import sha256_hex
@@ -115,7 +115,7 @@ def artifact(name: str, data: bytes, decisions: pl.DataFrame, **extra: Any) -> P
 
 
 def mirror(mill: Mill, manifest: Manifest, name: str) -> Manifest:
-    """Copy the one file of an asset to its plain name, for people and tools; readers never use it."""
+    """Copy the one file of an asset to its plain name, for people; readers never use it."""
     out = mill.folder(manifest.content.stage)
     data = read_bytes(out, manifest.content.parts[0])
     if not (out.exists(name) and out.read(name) == data):

@@ -1,7 +1,7 @@
 """Tokens: the sample, the frozen tokenizer, the shards of each corpus, the training plan.
 
-    scrubbed_corpus, source_texts -> tokenizer_sample -> tokenizer
-    a corpus and the tokenizer -> token_shards -> mixture
+scrubbed_corpus, source_texts -> tokenizer_sample -> tokenizer
+a corpus and the tokenizer -> token_shards -> mixture
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pipeline.config import Config, section_json
 from pipeline.config.tokenize import TokenizeConfig
 from pipeline.dataset import Dataset, checksum, read_bytes
 from pipeline.driver import Receipt, StageSpec
-from pipeline.errors import ContractError, UsageError
+from pipeline.errors import UsageError
 from pipeline.gates import yield_band
 from pipeline.inputs import GroupSource, Input, Loaded, Source, TableSource, as_one, dataset_input
 from pipeline.manifest import Gate, InputRef, Manifest
@@ -59,9 +59,7 @@ def tokenizer_sample(mill: Mill) -> Manifest:
     config = mill.config.tokenizer
     keep = ("sample_bytes", "weights", "language_alpha")
     section = {k: v for k, v in section_json(config).items() if k in keep}
-    spec = StageSpec(
-        "tokenizer_sample", tokenizer.CODE_VERSION, tokenizer.LIBRARIES, None, section
-    )
+    spec = StageSpec("tokenizer_sample", tokenizer.CODE_VERSION, tokenizer.LIBRARIES, None, section)
     given = joined(datasets)
     chosen = choose(given.sources, config)
     sources = tuple(ChosenSource(s, c) for s, c in zip(given.sources, chosen, strict=True))
@@ -253,9 +251,7 @@ def by_group(given: Input) -> Iterator[Source]:
             groups.setdefault(source.group, []).append(source)
     for number in sorted(groups):
         members = groups[number]
-        yield NumberedSource(
-            GroupSource(members[0].store, tuple(s.entry for s in members)), number
-        )
+        yield NumberedSource(GroupSource(members[0].store, tuple(s.entry for s in members)), number)
 
 
 @dataclass(frozen=True)
@@ -335,9 +331,7 @@ def plan_input(mill: Mill) -> Input:
     found, refs = [], []
     for corpus in token_corpora(mill):
         dataset = mill.open("token_shards", corpus)
-        refs.append(
-            InputRef(asset="token_shards", partition=corpus, hash=dataset.manifest.hash)
-        )
+        refs.append(InputRef(asset="token_shards", partition=corpus, hash=dataset.manifest.hash))
         for entry in dataset.entries():
             if entry.path.endswith(".json"):
                 prefix = f"token_shards/{corpus}/{entry.path.removesuffix('.json')}"
@@ -357,17 +351,13 @@ def mixture(mill: Mill) -> Manifest:
     work = partial(_plan, config=mill.config)
     out = mill.folder("mixture")
     rules = [plan_gate]
-    manifest = run_stage(
-        mill, spec, plan_input(mill), work, out, rules=rules, summarise=only_extra
-    )
+    manifest = run_stage(mill, spec, plan_input(mill), work, out, rules=rules, summarise=only_extra)
     return mirror(mill, manifest, PLAN_FILE)
 
 
 def read_plan(mill: Mill, manifest: Manifest) -> dict[str, Any]:
     """The plan that a manifest of `mixture` names."""
-    plan: dict[str, Any] = json.loads(
-        read_bytes(mill.folder("mixture"), manifest.content.parts[0])
-    )
+    plan: dict[str, Any] = json.loads(read_bytes(mill.folder("mixture"), manifest.content.parts[0]))
     return plan
 
 

@@ -4,12 +4,12 @@ Where WARC files lie is no concern of a stage: it asks for a local copy, or for 
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline.config import Config
-from pipeline.errors import UsageError
+from pipeline.errors import StorageError, UsageError
 from pipeline.store import Store
 from resources.storage import open_store
 
@@ -41,21 +41,29 @@ class Fetch:
     def __call__(self, location: str) -> Iterator[Path]:
         """The file itself, or a copy that lives as long as the context.
 
-        Raises UsageError where a local file is absent, StorageError where a service refuses.
+        Raises UsageError where a local file is absent, StorageError where a remote one is absent
+        or its service refuses.
         """
-        if "://" in location:
-            folder, _, name = location.rpartition("/")
-            with self.opener(folder).local(name) as path:
-                yield path
-        else:
+        if "://" not in location:
             yield _existing(location)
+            return
+        folder, _, name = location.rpartition("/")
+        with ExitStack() as stack:
+            try:
+                path = stack.enter_context(self.opener(folder).local(name))
+            except FileNotFoundError as error:
+                raise _gone(location) from error
+            yield path
 
 
 def read_range(location: str, offset: int, length: int, config: Config) -> bytes:
-    """`length` bytes of `location` from `offset`, by one ranged read."""
+    """`length` bytes of `location` from `offset`, by one ranged read. Raises as `Fetch`."""
     if "://" in location:
         folder, _, name = location.rpartition("/")
-        return Opener(config)(folder).read(name, offset=offset, length=length)
+        try:
+            return Opener(config)(folder).read(name, offset=offset, length=length)
+        except FileNotFoundError as error:
+            raise _gone(location) from error
     with _existing(location).open("rb") as stream:
         stream.seek(offset)
         return stream.read(length)
@@ -67,3 +75,8 @@ def _existing(place: str) -> Path:
         message = f"{path} is not there any more"
         raise UsageError(message, hint="put the file back, or materialise snapshots again")
     return path
+
+
+def _gone(location: str) -> StorageError:
+    message = f"{location} is not there any more"
+    return StorageError(message, hint="materialise snapshots again, or check the address")

@@ -182,8 +182,11 @@ class LocalStore:
             fault("store.swap.after")
 
     def check(self) -> None:
-        """Write, sync and remove a temporary file in the folder."""
-        probe = self.root / "probe"
+        """Write, sync and remove a temporary file in the folder, or where it would be made."""
+        folder = self.root
+        while not folder.exists():
+            folder = folder.parent
+        probe = folder / "probe"
         with refusals("write", self.root), self._aside(probe) as aside, aside.open("xb") as file:
             file.write(b"probe")
             file.flush()

@@ -17,7 +17,7 @@ BOMS = (
 )
 
 LABELS: dict[str, str] = {
-    label: name
+    label.replace("_", "-"): name
     for name, labels in {
         "utf-8": "utf-8 utf8 unicode-1-1-utf-8 x-unicode20utf8",
         "utf-16le": "utf-16 utf-16le utf16 ucs-2 unicode csunicode iso-10646-ucs-2",
@@ -49,7 +49,7 @@ LABELS: dict[str, str] = {
         "koi8-u": "koi8-u koi8-ru",
         "ibm866": "ibm866 cp866 866",
         "macintosh": "macintosh mac x-mac-roman",
-        "x-mac-cyrillic": "x-mac-cyrillic x-mac-ukrainian",
+        "x-mac-cyrillic": "x-mac-cyrillic mac-cyrillic x-mac-ukrainian",
         "gb18030": "gb18030 gbk x-gbk gb2312 gb_2312-80 gb_2312 chinese cp936 ms936 euc-cn",
         "big5": "big5 big5-hkscs big5hkscs cn-big5 x-x-big5 cp950",
         "euc-jp": "euc-jp eucjp x-euc-jp",
@@ -59,7 +59,7 @@ LABELS: dict[str, str] = {
     }.items()
     for label in labels.split()
 }
-"""Charset label -> the encoding a browser uses for it. A label not here is no declaration."""
+"""Charset label, `-` for `_` -> the encoding a browser uses. A label not here declares nothing."""
 
 CODECS = {
     "windows-874": "cp874",
@@ -137,7 +137,7 @@ def _without_mark(body: bytes, declared: str | None) -> str:
 
 def known(label: str | None) -> str | None:
     """The encoding behind a label, null for none or one that browsers do not know."""
-    return LABELS.get(label.strip("\"' ").lower()) if label else None
+    return LABELS.get(label.strip("\"' ").lower().replace("_", "-")) if label else None
 
 
 def meta_charset(body: bytes) -> str | None:
@@ -177,5 +177,7 @@ def _fits(body: bytes, name: str) -> bool:
 def _detected(body: bytes) -> str:
     from resiliparse.parse.encoding import detect_encoding
 
-    guess = known(detect_encoding(body[:DETECT_BYTES], max_len=DETECT_BYTES, from_html_meta=False))
+    # its own mapping to browser names (html5_compatible) turns cp949, Korean, into utf-8
+    name = detect_encoding(body, max_len=DETECT_BYTES, html5_compatible=False)
+    guess = known(name)
     return guess if guess and guess != "utf-8" else "windows-1252"  # that it is not was seen above

@@ -111,7 +111,7 @@ def read_records(path: Path, warc_file: str) -> Iterator[Record]:
         return
     strange: list[Record] | None = []
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        read = _gzip_records if data[:2] == MAGIC[:2] else _plain_records
+        read = _gzip_records if _is_gzip(data) else _plain_records
         for record in read(data, warc_file):
             if strange is None:
                 yield record
@@ -126,6 +126,14 @@ def read_records(path: Path, warc_file: str) -> Iterator[Record]:
         raise GristmillError(
             message, hint="give WARC files, plain or with one gzip member a record"
         )
+
+
+def _is_gzip(data: mmap.mmap) -> bool:
+    """By its first bytes, or where these are damaged by any member that holds a record."""
+    start = data[:MAX_HEADER].lstrip()
+    if start.startswith((MAGIC[:2], b"WARC/")):
+        return start.startswith(MAGIC[:2])
+    return _next_member(data, 0) < len(data)
 
 
 def _plain_records(data: mmap.mmap, warc_file: str) -> Iterator[Record]:

@@ -68,11 +68,19 @@ class HttpStore:
 
     def check(self) -> None:
         """A web host takes no writes: StorageError."""
-        raise self._read_only("")
+        raise self._read_only()
+
+    def leftovers(self) -> Iterator[ObjectInfo]:
+        """None: nothing is ever written."""
+        return iter(())
+
+    def discard(self, leftover: ObjectInfo) -> None:
+        """A web host takes no writes: StorageError."""
+        raise self._read_only(leftover.key)
 
     def _at(self, key: str) -> str:
         return f"{self.url.rstrip('/')}/{key}" if key else self.url
 
-    def _read_only(self, key: str) -> StorageError:
+    def _read_only(self, key: str = "") -> StorageError:
         message = f"{self._at(key)} cannot be written"
         return StorageError(message, hint="storage.root is a folder or an s3:// prefix")

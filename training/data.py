@@ -156,8 +156,8 @@ class Order:
 def interleave(weights: Sequence[float]) -> tuple[NDArray[np.int32], Ints, Ints]:
     """A cycle of sources in which every stretch from the start follows the weights.
 
-    The j-th of c samples of a source wants to stand at (j + 1/2) / c of the cycle; sorted by that.
-    Returns (cycle, counts, before), see `Phase`. Weights are any scale.
+    Returns (cycle, counts, before), see `Phase`. Weights are any scale; counts are theirs to one
+    sample in a cycle, and a source with a weight has one at least.
     """
     share = np.asarray(weights, dtype=np.float64) / float(np.sum(weights))
     used = np.flatnonzero(share)
@@ -168,11 +168,32 @@ def interleave(weights: Sequence[float]) -> tuple[NDArray[np.int32], Ints, Ints]
     order = np.argsort(-(share * length - counts), kind="stable")
     counts[order[: max(missing, 0)]] += 1
     counts[int(np.argmax(counts))] += min(missing, 0)
-    source = np.repeat(np.arange(len(share)), counts)
-    nth = np.concatenate([np.arange(c) for c in counts])
-    wish = (nth + 0.5) / counts[source]
-    place = np.lexsort((source, wish))
-    return source[place].astype(np.int32), counts, nth[place].astype(np.int64)
+    cycle = np.zeros(length, np.int32)
+    cycle[:] = used[_turns(counts[used].tolist())]
+    before = np.zeros(length, np.int64)
+    for source in used:
+        before[cycle == source] = np.arange(counts[source])
+    return cycle, counts, before
+
+
+def _turns(counts: list[int]) -> list[int]:
+    """Who is next, so that nobody is ever a whole turn ahead or behind.
+
+    Tijdeman's rule (The chairman assignment problem, 1980): of those who are due, the one whose
+    deadline is first.
+    """
+    total, spread = sum(counts), 1 / max(2 * len(counts) - 2, 1)
+    steps = [total / count for count in counts]
+    had = [0] * len(counts)
+    turns = []
+    for turn in range(1, total + 1):
+        due = [
+            i for i, count in enumerate(counts) if count * turn / total - had[i] >= spread - 1e-9
+        ]
+        chosen = min(due, key=lambda i: ((had[i] + 1 - spread) * steps[i], i))
+        had[chosen] += 1
+        turns.append(chosen)
+    return turns
 
 
 @lru_cache(maxsize=4096)

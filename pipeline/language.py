@@ -7,7 +7,8 @@ some builds. Accuracy under about 120 characters is poor for every tool, so line
 identified by themselves.
 
 A language is `und` (undetermined) where the text has no letter, fewer than `min_chars` characters
-(blanks at its ends do not count), or a best score below `und_score`. Model: Joulin et al., arXiv:1607.01759; see `resources.references`.
+(blanks at its ends do not count), or a best score below `und_score`. Model: Joulin et al.,
+arXiv:1607.01759; see `resources.references`.
 """
 
 from __future__ import annotations
@@ -86,7 +87,9 @@ def identify(
             heads.str.contains(r"\p{L}").alias("letters"),
         ]
     )
-    frame = frame.with_columns(language_score=pl.when("letters").then("language_score").otherwise(0))
+    frame = frame.with_columns(
+        language_score=pl.when("letters").then("language_score").otherwise(0)
+    )
     unsure = ~pl.col("letters") | (pl.col("n_chars") < min_chars)
     unsure |= pl.col("language_score") < und_score
     language = pl.when(unsure).then(pl.lit(UNDETERMINED)).otherwise("language")

@@ -16,7 +16,7 @@ MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # odd, so that it has an inverse mod
 INVERSE = np.uint64(pow(0x9E3779B97F4A7C15, -1, 1 << 64))
 
 NO_GAP, GAP_TOKEN, GAP_LINE = 0, 1, 2
-"""What stands before a chunk: one plain blank; blanks that make a token of their own; a line end."""
+"""What stands before a chunk: one plain blank; blanks that make a token; a line end."""
 
 SPACED, KANA, UNSPACED = 0, 1, 2
 """Whether a document's script puts blanks between words."""
@@ -38,10 +38,10 @@ def mix(h: Any) -> Any:
 def blank(buffer: Any, i: int, end: int) -> int:
     """The length in bytes of the blank at `i`, 0 where there is none."""
     c = buffer[i]
+    if 32 < c < 0xC2:
+        return 0
     if c <= 32:
         return 1 if c == 32 or 9 <= c <= 13 or 28 <= c <= 31 else 0
-    if c < 0xC2:
-        return 0
     if c == 0xC2:
         return 2 if i + 1 < end and (buffer[i + 1] == 0x85 or buffer[i + 1] == 0xA0) else 0
     if c > 0xE3 or c == 0xE0 or c < 0xE1 or i + 2 >= end:
@@ -57,7 +57,7 @@ def blank(buffer: Any, i: int, end: int) -> int:
 
 
 @njit(cache=True, nogil=True)
-def codepoint(buffer: Any, i: int) -> int:
+def codepoint(buffer: Any, i: int) -> Any:
     """The code point whose first byte is at `i`."""
     c = np.int64(buffer[i])
     if c < 0x80:
@@ -179,7 +179,9 @@ def expand(ids: Any, chunk_offsets: Any, starts: Any, chunk_tokens: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def describe(buffer: Any, offsets: Any, lengths: Any, sums: Any, powers: Any, inverses: Any) -> None:
+def describe(
+    buffer: Any, offsets: Any, lengths: Any, sums: Any, powers: Any, inverses: Any
+) -> None:
     """Length in characters and polynomial hash of each token.
 
     `sums` = sum of mix(byte) * M^position, `powers` = M^bytes, `inverses` = M^-bytes, modulo 2^64:

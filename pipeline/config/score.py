@@ -1,4 +1,4 @@
-"""The section `score`: quality and safety scores, the classifiers behind them, the held-out split."""
+"""The section `score`: quality and safety scores, their classifiers, the held-out split."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ class ClassifierConfig(Section):
         200_000, ge=1,
         description=MEASURED + "slots for word pairs; fastText's 2,000,000 add 0.1 GB for nothing",
     )  # fmt: skip
-    epochs: int = Field(5, ge=1, le=1000, description=FASTTEXT + "passes over the labels")
+    epochs: int = Field(
+        15, ge=1, le=1000,
+        description="measured on 1,577 labels: dev accuracy 0.936, with fastText's 5 passes 0.885",
+    )  # fmt: skip
     learning_rate: float = Field(
         0.3, gt=0, le=10, description=MEASURED + "0.1, the library's, needs more passes"
     )

@@ -45,6 +45,10 @@ PHRASES = (
 )  # fmt: skip
 """Phrases in lower case and what they mean for a line."""
 
+INITIALS = np.zeros(256, np.bool_)
+"""The bytes with which a phrase can begin, in either case, and "{"."""
+INITIALS[[kernels.BRACE, *(text[0] - case for text, _ in PHRASES for case in (0, 32))]] = True
+
 SPAN = pl.Struct({"out": pl.UInt32, "in": pl.UInt32, "length": pl.UInt32})
 
 
@@ -87,7 +91,7 @@ def edit(texts: Texts, words: Words, config: C4Config, tokenizer: Tokenizer) -> 
     phrases, phrase_bounds = _joined(tuple(text for text, _ in PHRASES))
     drop = kernels.JAVASCRIPT * config.javascript | kernels.POLICY * config.policy
     kernels.edit_lines(
-        texts.buffer, texts.offsets, words.spacing, phrases, phrase_bounds,
+        texts.buffer, texts.offsets, words.spacing, INITIALS, phrases, phrase_bounds,
         np.array([bit for _, bit in PHRASES]), drop, *_joined(CITATIONS), _digits(),
         np.frombuffer(END_PUNCTUATION, np.uint8), config.remove_citations,
         config.terminal_punctuation, config.min_line_words, config.max_word_length, out, offsets,
@@ -163,7 +167,7 @@ def rules(config: C4Config) -> list[Rule]:
     curly = f"{FAMILY}.curly_bracket"
     found: list[Rule] = []
     if config.curly_bracket:
-        fails = pl.col("c4_curly_first") > 0
+        fails = pl.when(pl.col("c4_curly_first") > 0).then(pl.lit(value=True))
         found.append(Rule(curly, "c4_curly_bracket", fails, pl.lit(0.0)))
     if config.lorem_ipsum:
         found += above(f"{FAMILY}.lorem_ipsum", "c4_lorem_ipsum", 0)

@@ -38,18 +38,23 @@ def matches(buffer: Any, i: int, end: int, text: Any) -> bool:
 
 
 @njit(cache=True, nogil=True)
-def contents(buffer: Any, begin: int, end: int, texts: Any, bounds: Any, bits: Any) -> int:
-    """The bits of all phrases that a run of bytes contains, and CURLY for "{"."""
+def contents(
+    buffer: Any, begin: int, end: int, initials: Any, texts: Any, bounds: Any, bits: Any
+) -> int:
+    """The bits of all phrases that a run of bytes contains, and CURLY for "{".
+
+    `initials` [256]: whether a byte can begin a phrase, or is "{".
+    """
     found = 0
     for i in range(begin, end):
         c = buffer[i]
+        if not initials[c]:
+            continue
         if c == BRACE:
             found |= CURLY
-        if 65 <= c <= 90:
-            c += 32
+            continue
         for k in range(len(bits)):
-            text = texts[bounds[k] : bounds[k + 1]]
-            if c == text[0] and not found & bits[k] and matches(buffer, i, end, text):
+            if matches(buffer, i, end, texts[bounds[k] : bounds[k + 1]]):
                 found |= bits[k]
     return found
 
@@ -162,9 +167,9 @@ def closed(out: Any, begin: int, end: int, ends: Any) -> bool:
 
 @njit(cache=True, nogil=True)
 def edit_lines(
-    buffer: Any, offsets: Any, spacing: Any, phrases: Any, phrase_bounds: Any, phrase_bits: Any,
-    drop: int, marks: Any, mark_bounds: Any, zeros: Any, ends: Any, cut: bool, terminal: bool,
-    min_words: int, longest: int, out: Any, out_offsets: Any, segments: Any,
+    buffer: Any, offsets: Any, spacing: Any, initials: Any, phrases: Any, phrase_bounds: Any,
+    phrase_bits: Any, drop: int, marks: Any, mark_bounds: Any, zeros: Any, ends: Any, cut: bool,
+    terminal: bool, min_words: int, longest: int, out: Any, out_offsets: Any, segments: Any,
     segment_offsets: Any, counts: Any,
 ) -> None:  # fmt: skip
     """Keep the lines that pass, without blanks at their ends and without citations.
@@ -201,7 +206,7 @@ def edit_lines(
                     buffer, low, high, cut, marks, mark_bounds, zeros, out, at, origin, base,
                     segments, n, first,
                 )  # fmt: skip
-                found = contents(out, begin, at, phrases, phrase_bounds, phrase_bits)
+                found = contents(out, begin, at, initials, phrases, phrase_bounds, phrase_bits)
                 keep = not terminal or closed(out, begin, at, ends)
                 if keep and found & LOREM:
                     counts[d, LOREM_LINES] += 1

@@ -22,9 +22,7 @@ def signals(texts: Texts, words: Words, config: FineWebConfig) -> pl.DataFrame:
     list_ratio`; null where every line is blank."""
     shape = np.empty((len(texts), 4))
     terminal = np.array(sorted(map(ord, TERMINAL_PUNCTUATION)))
-    line_kernels.line_shape(
-        texts.buffer, texts.offsets, terminal, config.short_line_length, shape
-    )
+    line_kernels.line_shape(texts.buffer, texts.offsets, terminal, config.short_line_length, shape)
     frame = pl.DataFrame(
         {
             "line_punct_ratio": shape[:, line_kernels.PUNCTUATED],
@@ -37,7 +35,9 @@ def signals(texts: Texts, words: Words, config: FineWebConfig) -> pl.DataFrame:
     return frame.select(
         pl.col("line_punct_ratio").is_not_null().cast(pl.Int32).alias("has_lines"),
         pl.col("line_punct_ratio", "short_line_ratio", "char_dup_ratio"),
-        pl.when(pl.col("tokens") > 0).then(pl.col("newlines") / pl.col("tokens")).alias("list_ratio"),
+        pl.when(pl.col("tokens") > 0)
+        .then(pl.col("newlines") / pl.col("tokens"))
+        .alias("list_ratio"),
     )
 
 

@@ -75,20 +75,19 @@ def most_lines(buffer: Any, offsets: Any) -> int:
 @njit(cache=True, nogil=True)
 def strip(buffer: Any, begin: int, end: int) -> tuple[int, int]:
     """The run without the blanks at its ends, as `str.strip`."""
-    last = begin
-    i = begin
-    lead = True
-    while i < end:
-        step = blank(buffer, i, end)
+    while begin < end:
+        step = blank(buffer, begin, end)
         if step == 0:
-            step = 1
-            last = i + 1
-            lead = False
-        elif lead:
-            begin = i + step
-            last = begin
-        i += step
-    return begin, last
+            break
+        begin += step
+    while end > begin:
+        i = end - 1
+        while i > begin and buffer[i] & 0xC0 == 0x80:
+            i -= 1
+        if blank(buffer, i, end) != end - i:
+            break
+        end = i
+    return begin, end
 
 
 @njit(cache=True, nogil=True)
@@ -144,6 +143,8 @@ def repeated_lines(buffer: Any, offsets: Any, out: Any) -> None:
 def line_end(buffer: Any, i: int, end: int) -> int:
     """The length in bytes of the line boundary at `i` as `str.splitlines` has it; 0 if none."""
     c = buffer[i]
+    if 0x20 <= c < 0xC2:
+        return 0
     if c < 0x20:
         if c == 13 and i + 1 < end and buffer[i + 1] == NEWLINE:
             return 2
@@ -174,14 +175,12 @@ def starts_with_bullet(buffer: Any, begin: int, end: int) -> bool:
     """Whether a run of bytes starts with "•" or "-"."""
     if begin >= end:
         return False
-    return buffer[begin] == DASH or (
-        end - begin >= 3 and three(buffer, begin, 0xE2, 0x80, 0xA2)
-    )
+    return buffer[begin] == DASH or (end - begin >= 3 and three(buffer, begin, 0xE2, 0x80, 0xA2))
 
 
 @njit(cache=True, nogil=True)
 def symbols(buffer: Any, offsets: Any, out: Any) -> None:
-    """"#" and ellipses, share of bullet lines and of lines that end in an ellipsis [n, 4]."""
+    """ "#" and ellipses, share of bullet lines and of lines that end in an ellipsis [n, 4]."""
     for d in range(len(offsets) - 1):
         begin, end = offsets[d], offsets[d + 1]
         hashes = dots = ellipses = 0

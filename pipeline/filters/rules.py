@@ -18,7 +18,10 @@ import polars as pl
 
 @dataclass(frozen=True)
 class Rule:
-    """One reason to drop. `fails` is true, false, or null where the rule does not apply."""
+    """One reason to drop. `fails` is null where the rule does not apply, or the signal is null.
+
+    Several rules may share a reason, where what is asked depends on the document.
+    """
 
     reason: str
     signal: str
@@ -36,11 +39,13 @@ def above(reason: str, signal: str, limit: float | None) -> list[Rule]:
 def below(
     reason: str, signal: str, limit: float | None, *, where: pl.Expr | None = None
 ) -> list[Rule]:
-    """Drop where the signal is less than the limit (and `where` holds); no rule without a limit."""
+    """Drop where the signal is less than the limit; no rule without one, or where not `where`."""
     if limit is None:
         return []
     fails = _number(signal) < _limit(limit)
-    return [Rule(reason, signal, fails if where is None else where & fails, pl.lit(float(limit)))]
+    if where is not None:
+        fails = pl.when(where).then(fails)
+    return [Rule(reason, signal, fails, pl.lit(float(limit)))]
 
 
 def _number(signal: str) -> pl.Expr:
@@ -76,13 +81,17 @@ class RuleRow:
 
 
 def judge(signals: pl.DataFrame, rules: Sequence[Rule]) -> list[RuleRow]:
-    """Every rule on the one row of `signals`, in order."""
-    rows = []
+    """Every reason on the one row of `signals`, in the order in which the rules are asked."""
+    rows: dict[str, RuleRow] = {}
     for rule in rules:
         value, threshold, fails = signals.select(
             pl.col(rule.signal).cast(pl.Float64).alias("value"),
             rule.threshold.cast(pl.Float64).alias("threshold"),
-            rule.fails.fill_null(value=False).alias("fails"),
+            rule.fails.alias("fails"),
         ).row(0)
-        rows.append(RuleRow(rule.reason, value, threshold, not fails))
-    return rows
+        if fails is None and value is not None:
+            continue  # not asked of this document
+        known = rows.get(rule.reason)
+        if known is None or known.passes:
+            rows[rule.reason] = RuleRow(rule.reason, value, threshold, not fails)
+    return list(rows.values())

@@ -4,6 +4,9 @@ Order, as FineWeb published it: URL lists, language, Gopher repetition, Gopher q
 edits the text), FineWeb. Every signal is measured for every document, also for those an earlier
 rule drops: the signal table answers what another threshold would do. Signals of the C4 and FineWeb
 rules are those of the edited text, so they hold for the line rules they were measured under.
+
+The rule sets are imported where they are used: they bring numba and spaCy, and this module is read
+by the asset graph for its version.
 """
 
 from __future__ import annotations
@@ -14,10 +17,8 @@ import polars as pl
 
 from pipeline import language
 from pipeline.config.filter import FilterConfig
-from pipeline.filters import c4, fineweb, gopher_quality, gopher_repetition, urls
 from pipeline.filters.rules import Rule, RuleRow, below, decide, judge
 from pipeline.part import PartResult
-from pipeline.words import series_of, texts_of, tokenizer
 
 CODE_VERSION = "1"
 LIBRARIES = ("polars", "numpy", "numba", "spacy", "budoux", "fasttext-community")
@@ -30,7 +31,9 @@ LANGUAGE_COLUMNS = ("language", "language_score")
 
 
 def rules(config: FilterConfig) -> list[Rule]:
-    """Every rule that is on, in order. The last one drops what no other rule caught: nothing."""
+    """Every rule that is on, in order; the last drops an empty text if no other did."""
+    from pipeline.filters import c4, fineweb, gopher_quality, gopher_repetition, urls
+
     return [
         *urls.rules(config.urls),
         *(language.rules(config.language) if config.language.enabled else []),
@@ -92,6 +95,9 @@ def _batches(frame: pl.DataFrame) -> list[pl.DataFrame]:
 
 def _measure(frame: pl.DataFrame, config: FilterConfig) -> tuple[pl.DataFrame, pl.DataFrame]:
     """All signals of a batch, and its columns `text` and `edits` after the C4 rules."""
+    from pipeline.filters import c4, fineweb, gopher_quality, gopher_repetition, urls
+    from pipeline.words import series_of, texts_of, tokenizer
+
     told = language.signals(frame["text"], config.language)
     texts = texts_of(frame["text"])
     words = tokenizer().words(texts)

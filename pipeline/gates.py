@@ -21,7 +21,7 @@ def conserved(receipts: Sequence[Receipt], counts: Counts) -> Gate:
     for receipt in receipts:
         rows = {kind: sum(e.rows for e in entries) for kind, entries in receipt.entries.items()}
         lost += abs(rows["parts"] - receipt.counts.kept) if "parts" in rows else 0
-        lost += abs(rows["decisions"] - receipt.counts.records_in)
+        lost += abs(rows.get("decisions", 0) - receipt.counts.records_in)
         if receipt.rows_in is not None:
             lost += abs(receipt.rows_in - receipt.counts.records_in)
     lost += abs(counts.records_in - counts.kept - counts.dropped)

@@ -88,7 +88,8 @@ def dedup_input(
     signed = load_signed(out, signed_parts, order_of(mill), first=len(earlier))
     known = load_earlier(earlier)
     texts = Texts(given.sources, tuple(earlier), signed, known)
-    decision = run.decide(signed.drop("part"), known.drop("part"), texts, config)
+    before = known.drop("part") if earlier else None
+    decision = run.decide(signed.drop("part"), before, texts, config)
 
     spec = StageSpec(stage, run.CODE_VERSION, run.LIBRARIES, partition, section)
     verdicts = decision.decisions.with_columns(part=signed["part"])

@@ -6,6 +6,7 @@ deduped_corpus -> scrub_text -> scrubbed_corpus
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,14 +16,14 @@ from pipeline.config.filter import FilterConfig
 from pipeline.config.score import ScoreConfig
 from pipeline.config.scrub import ScrubConfig
 from pipeline.dataset import Dataset
-from pipeline.driver import StageSpec
+from pipeline.driver import Receipt, StageSpec
 from pipeline.errors import UsageError
 from pipeline.gates import host_removal, yield_band
 from pipeline.inputs import Input, file_checksum
 from pipeline.manifest import InputRef, Manifest
 from pipeline.mill import Mill, run_stage, upstream
 from pipeline.part import PartResult
-from pipeline.stages.files import by_content
+from pipeline.stages.files import by_content, expand
 from pipeline.store import Store
 
 if TYPE_CHECKING:
@@ -134,16 +135,28 @@ def scrub_input(
     from pipeline.scrub import run
 
     benchmarks = mill.config.scrub.benchmarks or mill.config.references.benchmark_sets
-    config = by_content({**section_json(mill.config.scrub), "benchmarks": benchmarks})
+    expand("scrub.benchmarks", benchmarks)
+    section = mill.config.scrub.model_copy(update={"benchmarks": list(benchmarks)})
+    config = by_content(section_json(section))
     spec = StageSpec(stage, run.CODE_VERSION, run.LIBRARIES, partition, config)
     gates = mill.config.gates
     band = gates.yields.scrubbed_corpus if stage == "scrubbed_corpus" else gates.yields.source_texts
     rules = [yield_band(band, gates.min_sample), host_removal(gates)]
-    work = partial(_scrub, config=mill.config.scrub, benchmarks=tuple(benchmarks))
-    return run_stage(mill, spec, given, work, out, rules=rules, refs=refs)
+    work = partial(_scrub, config=section)
+    return run_stage(mill, spec, given, work, out, rules=rules, refs=refs, summarise=_findings)
 
 
-def _scrub(frame: pl.DataFrame, *, config: ScrubConfig, benchmarks: tuple[str, ...]) -> PartResult:
+def _scrub(frame: pl.DataFrame, *, config: ScrubConfig) -> PartResult:
     from pipeline.scrub.run import scrub_documents
 
-    return scrub_documents(frame, config, benchmarks)
+    return scrub_documents(frame, config)
+
+
+def _findings(receipts: Sequence[Receipt]) -> dict[str, Any]:
+    """Replacements by kind, and documents edited, over all parts."""
+    total: dict[str, Any] = {"findings": {}, "documents_edited": 0}
+    for receipt in receipts:
+        total["documents_edited"] += receipt.extra["documents_edited"]
+        for kind, n in receipt.extra["findings"].items():
+            total["findings"][kind] = total["findings"].get(kind, 0) + n
+    return total

@@ -289,9 +289,12 @@ def _shards(
     from pipeline.tokenize import shard_part
 
     frame, number = numbered
-    return shard_part(
+    result = shard_part(
         frame, tokenizer_json=tokenizer_json, config=config, corpus=corpus, group=number
     )
+    sidecars = [file.path for file in result.files["parts"] if file.path.suffix == ".json"]
+    result.extra["shards"] = [json.loads(path.read_text(encoding="utf-8")) for path in sidecars]
+    return result
 
 
 def _count_tokens(receipts: Sequence[Receipt]) -> dict[str, Any]:
@@ -299,7 +302,7 @@ def _count_tokens(receipts: Sequence[Receipt]) -> dict[str, Any]:
     for receipt in receipts:
         for sidecar in receipt.extra["shards"]:
             split = sidecar["split"]
-            total["tokens"][split] = total["tokens"].get(split, 0) + sidecar["n_tokens"]
+            total["tokens"][split] = total["tokens"].get(split, 0) + sidecar["tokens"]
             for kind in ("sources", "languages"):
                 for name, sums in sidecar[kind].items():
                     into = total[kind].setdefault(name, dict.fromkeys(sums, 0))

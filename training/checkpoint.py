@@ -150,12 +150,10 @@ class Checkpoints:
         temporary = self.folder / f"step-{step}.tmp"
         state = state_of(model, optimizer)
         fault("training.checkpoint.start")
-        if self.world.first:
-            self._clear()
-        agree(None, self.world)
-        why: str | None = None
+        why = agree(self._clear() if self.world.first else None, self.world)
         try:
-            save_state(state, checkpoint_id=temporary)
+            if why is None:
+                save_state(state, checkpoint_id=temporary)
         except (OSError, CheckpointException) as error:
             why = str(error).strip().splitlines()[-1]
         fault("training.checkpoint.written")
@@ -163,16 +161,20 @@ class Checkpoints:
         if self.world.first and why is None:
             record = {"step": step, "identity": identity, "progress": progress}
             why = self._publish(temporary, final, record | {"stamps": self.stamps})
-        if (why := agree(why, self.world)) is not None:  # type: ignore[assignment]
+        if (why := agree(why, self.world)) is not None:
             message = f"checkpoint {final} could not be saved: {why}"
             raise TrainingError(message, hint="free disk space, then start the run again")
         return identity
 
-    def _clear(self) -> None:
-        """Remove what killed processes left behind."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        for path in [*self.folder.glob("step-*.tmp"), *self.folder.glob("step-*.old")]:
-            shutil.rmtree(path)
+    def _clear(self) -> str | None:
+        """Remove what killed processes left behind; returns why not."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            for path in [*self.folder.glob("step-*.tmp"), *self.folder.glob("step-*.old")]:
+                shutil.rmtree(path)
+        except OSError as error:
+            return f"{error.strerror or error} ({error.filename})"
+        return None
 
     def _publish(self, temporary: Path, final: Path, record: dict[str, Any]) -> str | None:
         """Record, verify, rename, point, purge; returns why not."""

@@ -14,6 +14,7 @@ import resource
 import signal
 import subprocess
 import sys
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import Connection, Pipe, wait
 from types import TracebackType
@@ -101,6 +102,7 @@ class LocalEngine:
         self._environment = limits(workers, threads)
         self._pool: list[_Worker] = []
         self._ended_bytes = 0
+        weakref.finalize(self, _end, self._pool)  # for those who forget to close
 
     def map(
         self, function: Callable[[T], R], tasks: Sequence[T], *, progress: Progress | None = None
@@ -163,7 +165,7 @@ class LocalEngine:
     def _drop(self, workers: list[_Worker]) -> list[int]:
         """End some workers; their exit statuses."""
         self._ended_bytes = max([self._ended_bytes, *(w.peak_bytes for w in workers)])
-        self._pool = [worker for worker in self._pool if worker not in workers]
+        self._pool[:] = [worker for worker in self._pool if worker not in workers]
         return [worker.end() for worker in workers]
 
     def peak_bytes(self) -> int:
@@ -173,7 +175,7 @@ class LocalEngine:
 
     def close(self) -> None:
         """End the workers."""
-        self._drop(self._pool)
+        self._drop(list(self._pool))
 
     def __enter__(self) -> Self:
         return self
@@ -185,6 +187,11 @@ class LocalEngine:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _end(pool: list[_Worker]) -> None:
+    for worker in pool:
+        worker.end()
 
 
 def _here(function: Callable[[T], R], tasks: Sequence[T], progress: Progress | None) -> Iterator[R]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
@@ -245,6 +246,14 @@ def _alive(folder: Path) -> list[str]:
         status = Path(f"/proc/{path.name}/stat")
         states[path.name] = status.read_text().split(")")[1].split()[0] if status.exists() else "Z"
     return [pid for pid, state in states.items() if state != "Z"]
+
+
+def test_an_engine_that_nobody_closed_ends_with_its_last_reference() -> None:
+    engine = LocalEngine(2)
+    pids = {pid for pid, _, _ in engine.map(environment, PARTS)}
+    del engine
+    gc.collect()
+    assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
 
 
 def test_configuration_chooses_the_engine() -> None:

@@ -212,16 +212,17 @@ def _warnings(name: str, source: Mapping[str, Any]) -> list[str]:
     out = []
     if source["epochs"] > REPEATED:
         out.append(
-            f"{name} is read {source['epochs']:.1f} times; beyond {REPEATED:g} passes repeated data "
-            "teaches clearly less than new (arXiv:2305.16264)"
+            f"{name} is read {source['epochs']:.1f} times; beyond {REPEATED:g} passes repeated "
+            "data teaches clearly less than new (arXiv:2305.16264)"
         )
     if source["requested"] - source["realised"] > 1e-6:
         out.append(
             f"{name} was asked for {source['requested']:.1%} of the tokens and gives "
             f"{source['realised']:.1%}: it ends at mixture.max_epochs"
         )
-    if not source["tokens"]:
-        out.append(f"{name} ({source['available_tokens']} tokens) has no weight: it is not read")
+    if not source["requested"]:
+        size = source["available_tokens"]
+        out.append(f"{name} ({size} tokens) has no weight: it is not read")
     return out
 
 

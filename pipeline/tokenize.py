@@ -12,7 +12,9 @@ The format is that of `training.shards`; `.docs.parquet` leads from a token to i
 
 from __future__ import annotations
 
+import shutil
 import tempfile
+import weakref
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -218,6 +220,15 @@ def _sums(documents: pl.DataFrame, key: str) -> dict[str, dict[str, int]]:
     return {row.pop(key): row for row in grouped.sort(key).to_dicts()}
 
 
+class Scratch:
+    """A temporary folder that lives as long as this object, or the process."""
+
+    def __init__(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="gristmill-shards-"))
+        # TemporaryDirectory warns where it is left to the garbage collector, as is meant here
+        weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
+
+
 def shard_part(
     frame: pl.DataFrame, *, tokenizer_json: str, config: TokenizeConfig, corpus: str, group: int
 ) -> PartResult:
@@ -230,14 +241,14 @@ def shard_part(
     part = tokenize_documents(frame, tokenizer_json, config)
     digest = xxhash.xxh3_128(part.tokens.tobytes())
     digest.update("\0".join([part.tokenizer_hash, *part.documents["doc_id"]]).encode())
-    folder = tempfile.TemporaryDirectory(prefix="gristmill-shards-")
+    scratch = Scratch()
     name = f"{corpus}-{group:05d}-{digest.hexdigest()[:8]}"
     from_web = (part.documents["source"] == WEB).all()
-    files = write_shards(part, Path(folder.name), name, source=WEB if from_web else corpus)
+    files = write_shards(part, scratch.folder, name, source=WEB if from_web else corpus)
     return PartResult(
         {"decisions": part.decisions},
         files={"parts": [_output(path) for path in files]},
-        keep=folder,
+        keep=scratch,
     )
 
 

@@ -87,7 +87,7 @@ def plan_sample(documents: pl.DataFrame, config: TokenizerConfig) -> pl.Series:
     quotas = _quotas(table.group_by(keys).agg(pl.col("n_bytes").sum()).sort(keys), config)
     ids = documents["doc_id"].to_list()
     ranked = table.with_columns(
-        pl.Series("rank", [xxhash.xxh3_64_intdigest(i) for i in ids], pl.UInt64)
+        pl.Series("rank", [xxhash.xxh3_64_intdigest(i.encode()) for i in ids], pl.UInt64)
     ).sort("rank", "doc_id")
     up_to = pl.col("n_bytes").cast(pl.Int64).cum_sum().over(keys)
     first = pl.int_range(pl.len()).over(keys) == 0

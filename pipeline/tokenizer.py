@@ -253,12 +253,14 @@ def tokenizer_hash(tokenizer_json: str) -> str:
 
 
 def is_ours(tokenizer_json: str) -> bool:
-    """Whether text is cut into pieces by `piece_pattern` and nothing changes it before."""
+    """Whether text is cut into pieces by `piece_pattern` and by nothing else before or after."""
     content = json.loads(tokenizer_json)
     split = (content.get("pre_tokenizer") or {}).get("pretokenizers", [{}])[0]
     found = split.get("pattern", {}).get("Regex", "")
+    # added tokens that are not special would be found across pieces
+    added = tuple(token["content"] for token in content.get("added_tokens", []))
     patterns = (piece_pattern(d, n) for d, n in _numbers(found))
-    return content.get("normalizer") is None and found in patterns
+    return content.get("normalizer") is None and added == SPECIALS and found in patterns
 
 
 def _numbers(pattern: str) -> list[tuple[int, int]]:

@@ -74,6 +74,9 @@ CODECS = {
 }
 """Python's codec where it is not the encoding's own name: the supersets that browsers use."""
 
+UNLIKELY = {"iso-8859-3", "iso-8859-4", "iso-8859-10", "iso-8859-14", "iso-8859-16", "macintosh"}
+"""What the detector says of a few accented letters; on the web they are windows-1252."""
+
 META = re.compile(
     rb"<(?:meta\s[^>]{0,400}?charset|\?xml\s[^>]{0,100}?encoding)\s*=\s*[\"']?\s*([\w.:-]{2,40})",
     re.IGNORECASE,
@@ -180,4 +183,6 @@ def _detected(body: bytes) -> str:
     # its own mapping to browser names (html5_compatible) turns cp949, Korean, into utf-8
     name = detect_encoding(body, max_len=DETECT_BYTES, html5_compatible=False)
     guess = known(name)
-    return guess if guess and guess != "utf-8" else "windows-1252"  # that it is not was seen above
+    if guess is None or guess == "utf-8" or guess in UNLIKELY:  # that it is no UTF-8 is known
+        return "windows-1252"
+    return guess

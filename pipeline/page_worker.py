@@ -22,6 +22,7 @@ from pipeline.config.extract import ExtractConfig
 from pipeline.errors import GristmillError
 from pipeline.pages import Extracted, extract_page
 
+log = logging.getLogger("gristmill.extract")
 WALL_FACTOR = 20
 """A child that burns no CPU and does not answer is ended after so many times `cpu_seconds`."""
 DEATHS_IN_A_ROW = 25
@@ -65,9 +66,9 @@ class PageWorker:
             if result is not None:
                 self._deaths = 0
                 return result, True
-        return self._bury(config)
+        return self._bury(url, config)
 
-    def _bury(self, config: ExtractConfig) -> tuple[Extracted, bool]:
+    def _bury(self, url: str | None, config: ExtractConfig) -> tuple[Extracted, bool]:
         """End the child, start another, and say why it died."""
         try:
             code = self._process.wait(1)
@@ -75,6 +76,7 @@ class PageWorker:
             code = None
         self.close()
         self._deaths += 1
+        log.warning("the page %s ended the process that reads it (exit code %s)", url, code)
         if self._deaths >= DEATHS_IN_A_ROW:
             message = f"{self._deaths} pages in a row ended the process that reads them ({code})"
             raise GristmillError(message, hint="run `gristmill try` on one page and read its error")

@@ -34,6 +34,7 @@ NESTING_TAG = re.compile(
 """Tags that nest: neither void nor closed by their like. Group 1 is the slash of closing ones."""
 CELL_LIST_CHARS = 300
 """A list inside a table cell of at most so many characters is a value, not a section."""
+WORD = re.compile(r"\w")
 EMPTY_LINES = re.compile(r"\n[ \t\n]*\n[ \t]*\n")
 
 
@@ -87,7 +88,7 @@ def _read(
     title = " ".join(clean(tree.title or "").split())[:MAX_TITLE] or None
     marks = page_marks(html, tree, url)
     text, extractor = _main_text(html, tree, depth, config)
-    if not text:
+    if not WORD.search(text):
         return Extracted("", title, None, marks, charset, "extract.empty")
     return Extracted(text, title, extractor, marks, charset)
 

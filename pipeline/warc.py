@@ -179,22 +179,28 @@ def _member_records(member: _Member, warc_file: str, start: int, length: int) ->
 def _salvaged(member: _Member, warc_file: str, start: int, length: int) -> Iterator[Record]:
     """What a damaged member still holds: its whole records, and the one the damage struck.
 
-    A cut member is true up to the cut. Behind wrong bytes anything may follow until inflating
-    fails, so there only records whose own digest agrees are believed.
+    A cut member is true up to its last record. Behind wrong bytes anything may follow until
+    inflating fails, so there only records whose own digest agrees are believed.
     """
-    struck, seen = False, False
     rule, what = member.damage or "gzip", member.what or ""
+    held: Record | None = None
+    struck = False
     for record in _member_records(member, warc_file, start, length):
-        seen = True
-        if record.damage is None and (rule == "truncated" or _digest_agrees(record)):
-            yield record
-        else:
+        if held:
+            yield held
+        held = record
+        if record.damage or (rule == "gzip" and not _digest_agrees(record)):
             struck = True
             headers, inside = record.headers, record.member_offset
-            yield _damage(warc_file, start, length, rule, what, headers, inside)
+            held = _damage(warc_file, start, length, rule, what, headers, inside)
+    if held and rule == "truncated" and not struck:  # whole, perhaps, but nothing vouches for it
+        struck = True
+        held = _damage(warc_file, start, length, rule, what, held.headers, held.member_offset)
+    if held:
+        yield held
     if not struck:
-        end = len(member.content) if seen else None
-        yield _damage(warc_file, start, length, rule, what, None, end)
+        inside = len(member.content) if held else None
+        yield _damage(warc_file, start, length, rule, what, None, inside)
 
 
 def _digest_agrees(record: Record) -> bool:

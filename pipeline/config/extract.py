@@ -37,7 +37,7 @@ class ExtractConfig(Section):
     )
     max_bytes: int = Field(
         4 << 20,
-        ge=1024,
+        ge=256,
         description="bytes of a decoded page; crawlers cut bodies at 1 MiB, larger ones are data",
     )
     max_nodes: int = Field(

@@ -1,0 +1,305 @@
+"""What a person sees of a stage in the web UI: numbers, tables and excerpts, made from a manifest.
+
+Crawl text is untrusted. What is shown of a page is scrubbed of personal data, free of markup and
+control characters and at most 200 characters long; `display.excerpts: false` shows none. Nothing
+here reads more than the first part of a dataset; all sums come from the manifest.
+"""
+
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+
+from pipeline.config.display import DisplayConfig
+from pipeline.dataset import find_rows, read_part
+from pipeline.manifest import Content, Entry, Manifest
+from pipeline.mill import Mill
+from pipeline.store import Store
+
+if TYPE_CHECKING:
+    import polars as pl
+
+Row = dict[str, str | int | float | bool | None]
+
+ROWS = 30
+"""Longest table; the rest is one row `(others)`."""
+BAR = 24
+"""Characters of a full bar."""
+GROUPS = ("language", "source", "licence", "split", "extractor")
+LOOK_ALIKE = str.maketrans({"<": "‹", ">": "›", "`": "'", "|": "¦"})
+TEXT_CHARS = 2_000
+"""Characters of a page that are scrubbed to show 200 of them."""
+
+
+def metadata(mill: Mill, asset: str, partition: str | None, manifest: Manifest) -> dict[str, Any]:
+    """Everything that is attached to the materialisation of a partition."""
+    content = manifest.content
+    store = mill.folder(asset, partition)
+    shown: dict[str, Any] = {
+        "dagster/row_count": content.counts.kept,
+        "records_in": content.counts.records_in,
+        "dropped": content.counts.dropped,
+        "seconds": float(manifest.run.get("seconds", 0.0)),
+        "manifest": manifest.hash,
+        "folder": dg.MetadataValue.path(f"{store.url}/{manifest_path(manifest)}"),
+    }
+    if content.parts:
+        shown["parts"] = len(content.parts)
+        shown["bytes"] = sum(entry.bytes for entry in content.parts)
+    schema = column_schema(store, content.parts)
+    if schema:
+        shown["dagster/column_schema"] = schema
+    shown |= tables(content)
+    if mill.config.display.excerpts:
+        shown |= excerpts(mill, store, content)
+    return shown
+
+
+def manifest_path(manifest: Manifest) -> str:
+    """Where a manifest lies in its dataset folder."""
+    return f"manifests/{manifest.hash}.json"
+
+
+def tables(content: Content) -> dict[str, Any]:
+    """Funnel, groups, score distribution, damage and the stage's own figures."""
+    shown: dict[str, Any] = {"funnel": funnel(content)}
+    summary = content.summary
+    for name in GROUPS:
+        if summary.get(name):
+            shown[f"by_{name}"] = group_table(name, summary[name])
+    if summary.get("quality_histogram"):
+        shown["quality_scores"] = histogram(summary["quality_histogram"])
+    if content.damaged:
+        shown["damaged"] = table(
+            {clean(k): _cell(v) for k, v in d.items()} for d in content.damaged
+        )
+    shown |= own_figures(summary)
+    return shown
+
+
+def funnel(content: Content) -> dg.TableMetadataValue:
+    """Records in, kept, and what each reason took, largest first, with a bar."""
+    counts = content.counts
+    whole = max(counts.records_in, 1)
+    rows = [("(in)", counts.records_in), ("(kept)", counts.kept)]
+    rows += sorted(counts.reasons.items(), key=lambda item: (-item[1], item[0]))
+    return table(
+        {"reason": name, "records": n, "share": f"{n / whole:.2%}", "": bar(n / whole)}
+        for name, n in rows
+    )
+
+
+def group_table(name: str, groups: Mapping[str, Sequence[int]]) -> dg.TableMetadataValue:
+    """Documents and bytes by language, source, licence, …; largest first."""
+    ordered = sorted(groups.items(), key=lambda item: (-item[1][1], item[0]))
+    whole = max(sum(size for _, (_, size) in ordered), 1)
+    if len(ordered) > ROWS:
+        rest = ordered[ROWS - 1 :]
+        sums = [sum(n for _, (n, _) in rest), sum(size for _, (_, size) in rest)]
+        ordered = [*ordered[: ROWS - 1], (f"({len(rest)} others)", sums)]
+    return table(
+        {
+            name: clean(str(key)),
+            "documents": n,
+            "bytes": size,
+            "share of bytes": f"{size / whole:.2%}",
+            "": bar(size / whole),
+        }
+        for key, (n, size) in ordered
+    )
+
+
+def histogram(counts: Sequence[int]) -> dg.TableMetadataValue:
+    """How many documents have which score, between 0 and 1."""
+    most = max([*counts, 1])
+    step = 1 / len(counts)
+    return table(
+        {"score": f"{i * step:.2f}-{(i + 1) * step:.2f}", "documents": n, "": bar(n / most)}
+        for i, n in enumerate(counts)
+    )
+
+
+def own_figures(summary: Mapping[str, Any]) -> dict[str, Any]:
+    """The rest of a stage's summary: numbers as they are, mappings and lists of them as tables."""
+    known = {*GROUPS, "quality_histogram"}
+    shown: dict[str, Any] = {}
+    for key, value in summary.items():
+        if key in known or value is None:
+            continue
+        if isinstance(value, bool | int | float):
+            shown[key] = value
+        elif isinstance(value, str):
+            shown[key] = clean(value)
+        elif isinstance(value, Mapping) and value:
+            shown[key] = table(list(_rows(value))[:ROWS])
+        elif isinstance(value, list) and value and isinstance(value[0], Mapping):
+            shown[key] = table({clean(k): _cell(v) for k, v in row.items()} for row in value[:ROWS])
+    return shown
+
+
+def _rows(value: Mapping[str, Any]) -> Iterable[Row]:
+    for name, inner in value.items():
+        if isinstance(inner, Mapping):
+            yield {"": clean(str(name)), **{clean(str(k)): _cell(v) for k, v in inner.items()}}
+        else:
+            yield {"": clean(str(name)), "value": _cell(inner)}
+
+
+def excerpts(mill: Mill, store: Store, content: Content) -> dict[str, Any]:
+    """A few kept and a few dropped pages, by the rule that took them."""
+    config = mill.config.display
+    shown: dict[str, Any] = {}
+    kept = kept_examples(store, content.parts, config)
+    if kept:
+        shown["kept_examples"] = table(kept)
+    dropped = dropped_examples(mill, store, content, config)
+    if dropped:
+        shown["dropped_examples"] = table(dropped)
+    return shown
+
+
+def kept_examples(store: Store, parts: Sequence[Entry], config: DisplayConfig) -> list[Row]:
+    """The first kept documents of the first part."""
+    first = next((e for e in parts if e.rows and e.path.endswith(".parquet")), None)
+    if first is None:
+        return []
+    frame = read_part(store, first)
+    if not {"doc_id", "url", "text"} <= set(frame.columns):
+        return []
+    frame = frame.select("doc_id", "url", "text").head(config.examples)
+    return [
+        {"page": _name(doc, url), "text": text}
+        for (doc, url, _), text in zip(frame.iter_rows(), scrubbed(frame, config), strict=True)
+    ]
+
+
+def dropped_examples(
+    mill: Mill, store: Store, content: Content, config: DisplayConfig
+) -> list[Row]:
+    """One dropped document for each of the first part's commonest reasons, with its text."""
+    import polars as pl
+
+    first = next((e for e in content.decisions if e.rows), None)
+    if first is None or not content.counts.dropped:
+        return []
+    decisions = read_part(store, first).filter(~pl.col("kept") & pl.col("doc_id").is_not_null())
+    common = decisions["reason"].value_counts(sort=True)["reason"].to_list()
+    rank = pl.col("reason").replace_strict(common, range(len(common)), return_dtype=pl.Int64)
+    chosen = decisions.unique("reason", keep="first", maintain_order=True).sort(rank)
+    chosen = chosen.head(config.examples)
+    texts = _texts(mill, content, first, chosen["doc_id"].to_list(), config)
+    return [
+        {
+            "page": _name(row["doc_id"], row["url"]),
+            "reason": row["reason"],
+            "value": row["value"],
+            "threshold": row["threshold"],
+            "text": texts.get(row["doc_id"]),
+        }
+        for row in chosen.iter_rows(named=True)
+    ]
+
+
+def _texts(
+    mill: Mill, content: Content, decided: Entry, ids: list[str], config: DisplayConfig
+) -> dict[str, str]:
+    """doc_id -> excerpt, from the input's part that the decisions are about."""
+    import polars as pl
+
+    ref = next((r for r in content.inputs if r.asset and r.hash and r.partition), None)
+    if ref is None or ref.asset is None:
+        return {}
+    upstream = mill.find(ref.asset, ref.partition)
+    if upstream is None or upstream.hash != ref.hash:
+        return {}
+    store = mill.folder(ref.asset, ref.partition)
+    parts = [e for e in upstream.content.parts if e.path.endswith(".parquet")]
+    same = [e for e in parts if (e.source, e.group) == (decided.source, decided.group)]
+    for entry in same[:1]:
+        found = pl.DataFrame(find_rows(store, entry, "doc_id", ids))
+        if "text" in found.columns and found.height:
+            shown = scrubbed(found.select("doc_id", "url", "text"), config)
+            return dict(zip(found["doc_id"].to_list(), shown, strict=True))
+    return {}
+
+
+def scrubbed(frame: "pl.DataFrame", config: DisplayConfig) -> list[str]:
+    """The beginnings of texts (columns `doc_id, url, text`), without personal data or markup."""
+    import polars as pl
+
+    from pipeline.config.scrub import ScrubConfig
+    from pipeline.scrub.run import scrub_documents
+
+    heads = frame.with_columns(pl.col("text").fill_null("").str.slice(0, TEXT_CHARS))
+    result = scrub_documents(heads, ScrubConfig())
+    texts = dict(result.tables["parts"].select("doc_id", "text").iter_rows())
+    return [clean(texts.get(doc) or "", config.excerpt_chars) for doc in frame["doc_id"]]
+
+
+def clean(text: str, limit: int = 200) -> str:
+    """Text of strangers made safe to show: one line, no markup, no control characters, short."""
+    visible = "".join(c if c.isspace() or unicodedata.category(c)[0] != "C" else "" for c in text)
+    line = " ".join(visible.split()).translate(LOOK_ALIKE)
+    return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def _name(doc_id: str | None, url: str | None) -> str:
+    return clean(url or doc_id or "")
+
+
+def _cell(value: Any) -> str | int | float | bool | None:
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    return clean(value if isinstance(value, str) else ", ".join(map(str, _flat(value))))
+
+
+def _flat(value: Any) -> list[Any]:
+    if isinstance(value, Mapping):
+        return [f"{k} {v}" for k, v in value.items()]
+    return list(value) if isinstance(value, list | tuple) else [value]
+
+
+def bar(share: float) -> str:
+    """A share between 0 and 1 as a bar of block characters."""
+    return "█" * round(BAR * min(max(share, 0.0), 1.0)) or ("▏" if share > 0 else "")
+
+
+def table(rows: Iterable[Row]) -> dg.TableMetadataValue:
+    """Rows with the same keys as a table; columns are those of any row, in order of appearance."""
+    given = list(rows)
+    names = list(dict.fromkeys(name for row in given for name in row))
+    kinds = {name: _kind([row.get(name) for row in given]) for name in names}
+    columns = [dg.TableColumn(name or " ", kinds[name]) for name in names]
+    records = [
+        dg.TableRecord({name or " ": _as(row.get(name), kinds[name]) for name in names})
+        for row in given
+    ]
+    return dg.MetadataValue.table(records, schema=dg.TableSchema(columns=columns))
+
+
+def _kind(values: Sequence[Any]) -> str:
+    present = [value for value in values if value is not None]
+    if present and all(isinstance(v, bool) for v in present):
+        return "bool"
+    if present and all(isinstance(v, int) for v in present):
+        return "int"
+    return "float" if present and all(isinstance(v, int | float) for v in present) else "string"
+
+
+def _as(value: Any, kind: str) -> Any:
+    if value is None:
+        return "" if kind == "string" else None
+    return str(value) if kind == "string" and not isinstance(value, str) else value
+
+
+def column_schema(store: Store, parts: Sequence[Entry]) -> dg.TableSchema | None:
+    """Columns and types of a Parquet dataset; None where the parts are no tables."""
+    import pyarrow.parquet as pq
+
+    first = next((e for e in parts if e.path.endswith(".parquet")), None)
+    if first is None:
+        return None
+    with store.local(first.path) as path:
+        schema = pq.read_schema(path)
+    return dg.TableSchema(columns=[dg.TableColumn(f.name, str(f.type)) for f in schema])

@@ -1,0 +1,276 @@
+"""Group model: training runs, their evaluation, and the model in the layout others load.
+
+The partition is the name of a run: `runs/<name>.yaml` in the storage root says what it is, and
+materialising it again goes on from the newest checkpoint. Training is a program of its own; nothing
+of it is imported here.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+
+from assets import display
+from assets.materialise import TRAINING, guarded, options
+from assets.millwork import MillResource
+from assets.partitions import RUNS, register
+from assets.tokens import mixture, tokenizer
+from pipeline.errors import UsageError
+from pipeline.manifest import Manifest
+from pipeline.mill import Mill
+
+DAGSTER_URL, MLFLOW_URL = "GRISTMILL_DAGSTER_URL", "GRISTMILL_MLFLOW_URL"
+"""Where the two web UIs are; set by `gristmill up`, used for links both ways."""
+CURVE_ROWS = 20
+
+
+@dg.asset(
+    **options("model", None, "pytorch", "mlflow", owner=TRAINING, partitions=RUNS),
+    deps=[mixture, tokenizer],
+    pool="training",
+    metadata={"configuration": "runs/<name>.yaml"},
+)
+def checkpoints(context: dg.AssetExecutionContext, mill: MillResource) -> dg.MaterializeResult:
+    """A training run, on every GPU or else on two CPU processes.
+
+    **In:** `runs/<name>.yaml` (recipe, plan or shards, tokenizer, steps); the partition is its
+    name. Materialising it again resumes the run; another configuration under it is refused.
+    **Next:** the loss is in this run's log and, with gradient norm and token entropy, in MLflow;
+    then `evaluation` and `hf_model`. Terminating the run saves a checkpoint and ends every process.
+    """
+    from resources.launcher import launch
+    from training.config import load_run
+
+    with guarded(context), mill.open() as opened:
+        name = context.partition_key
+        register(context.instance, RUNS, name)
+        root = local_root(opened)
+        run = load_run(root / "runs" / f"{name}.yaml")
+        with tracked(context, opened, root, run) as (environment, link):
+            result = launch(
+                root / "runs" / f"{name}.yaml",
+                out=run.out,
+                processes=run.nproc_per_node,
+                device=run.device,
+                env=environment,
+                context=context,
+            )
+            link["result"] = result
+        return dg.MaterializeResult(
+            metadata=run_metadata(run.out, result, link),
+            data_version=dg.DataVersion(result["checkpoint"]["identity"]),
+        )
+
+
+@contextlib.contextmanager
+def tracked(
+    context: dg.AssetExecutionContext, mill: Mill, root: Path, run: Any
+) -> Iterator[tuple[dict[str, str], dict[str, Any]]]:
+    """The MLflow run of a training: opened before it, closed after it, finished or failed.
+
+    Gives the environment the program needs, and a mapping with `run`, `server`, into which the
+    caller puts the `result`.
+    """
+    from resources.tracking import Tracking
+
+    name = context.partition_key
+    tags = {
+        "dagster.asset": "checkpoints",
+        "dagster.partition": name,
+        "dagster.run_id": context.run_id,
+        "gristmill.config_hash": run.config_hash(),
+    }
+    if address := os.environ.get(DAGSTER_URL):
+        tags["dagster.url"] = f"{address}/runs/{context.run_id}"
+        tags["mlflow.note.content"] = f"Dagster run: {tags['dagster.url']}"
+    tracking = Tracking.of_root(root)
+    text = (root / "runs" / f"{name}.yaml").read_text(encoding="utf-8")
+    opened = tracking.open_run(
+        name, parameters=run.identity(), configuration=text, inputs=dataset_inputs(mill), tags=tags
+    )
+    link: dict[str, Any] = {"run": opened}
+    status = "FAILED"
+    try:
+        yield opened.environment(), link
+        status = "FINISHED"
+    except KeyboardInterrupt:
+        status = "KILLED"
+        raise
+    finally:
+        result = link.get("result") or {}
+        run_id = result.get("mlflow_run_id") or opened.run_id
+        link["run_id"] = run_id
+        tracking.close_run(run_id, status=status, metrics=_final(result))
+
+
+def _final(result: dict[str, Any]) -> dict[str, float]:
+    held_out = result.get("held_out") or {}
+    names = ("bits_per_byte", "unigram_bits_per_byte")
+    return {f"final_{name}": float(held_out[name]) for name in names if name in held_out}
+
+
+def dataset_inputs(mill: Mill) -> list[Any]:
+    """The manifests behind a training: plan, tokenizer, and the shards of every corpus in it."""
+    from resources.tracking import DatasetInput
+
+    found: list[Any] = []
+    for asset in ("mixture", "tokenizer"):
+        manifest = mill.find(asset)
+        if manifest is None:
+            continue
+        found.append(DatasetInput(asset, manifest.hash, mill.folder(asset).url))
+        for ref in manifest.content.inputs if asset == "mixture" else ():
+            if ref.asset and ref.partition and ref.hash:
+                place = mill.folder(ref.asset, ref.partition).url
+                found.append(DatasetInput(f"{ref.asset}/{ref.partition}", ref.hash, place))
+    return found
+
+
+def run_metadata(out: Path, result: dict[str, Any], link: dict[str, Any]) -> dict[str, Any]:
+    """What the run came to, its loss curve, and the way to MLflow."""
+    shown: dict[str, Any] = {
+        "checkpoint": dg.MetadataValue.path(result["checkpoint"]["path"]),
+        "mlflow_run_id": link["run_id"],
+        "loss_curve": loss_curve(out / "metrics.jsonl"),
+    }
+    names = ("status", "reason", "step", "steps", "tokens", "loss", "parameters", "processes",
+             "seconds", "config_hash", "mlflow_problem")  # fmt: skip
+    shown |= {name: result[name] for name in names if result.get(name) is not None}
+    shown |= dict(result.get("held_out") or {})
+    if server := os.environ.get(MLFLOW_URL):
+        run = link["run"]
+        address = f"{server}/#/experiments/{run.experiment_id}/runs/{link['run_id']}"
+        shown["mlflow"] = dg.MetadataValue.url(address)
+    return shown
+
+
+def loss_curve(file: Path) -> dg.TableMetadataValue:
+    """Some twenty steps of `metrics.jsonl`, the last one always, with bars for the loss."""
+    with file.open(encoding="utf-8") as stream:
+        lines: list[dict[str, Any]] = [json.loads(text) for text in stream]
+    every = max(1, len(lines) // CURVE_ROWS)
+    chosen = [*lines[:-1:every], *lines[-1:]]
+    most = max((v for one in chosen if isinstance(v := one.get("loss"), float)), default=1.0)
+    names = ("step", "loss", "grad_norm", "entropy", "lr", "tokens_per_second")
+    return display.table(
+        {name: one.get(name) for name in names if name in one}
+        | {"": display.bar(one["loss"] / most) if isinstance(one.get("loss"), float) else ""}
+        for one in chosen
+    )
+
+
+@dg.asset(
+    **options("model", None, "pytorch", owner=TRAINING, partitions=RUNS),
+    deps=[checkpoints],
+    pool="training",
+)
+def evaluation(context: dg.AssetExecutionContext, mill: MillResource) -> dg.MaterializeResult:
+    """Held-out bits per byte by source and language, and a few sampled continuations.
+
+    **In:** the newest good checkpoint of the run and the held-out shards. **Next:** compare runs at
+    equal tokens; a source or language far above the others wants more weight or better text.
+    """
+    from resources.launcher import run_program
+
+    with guarded(context), mill.open() as opened, tempfile.TemporaryDirectory() as scratch:
+        name = context.partition_key
+        root = local_root(opened)
+        groups = Path(scratch) / "languages.json"
+        groups.write_text(json.dumps(shard_languages(opened)), encoding="utf-8")
+        out = root / "evaluation" / name / "evaluation.json"
+        out.parent.mkdir(parents=True, exist_ok=True)
+        folder = run_folder(root, name)
+        arguments = [str(folder), "--languages", str(groups), "--out", str(out)]
+        run_program("training.evaluate", arguments)
+        data = out.read_bytes()
+        found: dict[str, Any] = json.loads(data)
+        shown = dict(found["total"] or {}) | {
+            "file": dg.MetadataValue.path(str(out)),
+            "by_source_and_language": display.table(found["groups"]),
+        }
+        if opened.config.display.excerpts:
+            shown["continuations"] = display.table(_continuations(found["continuations"]))
+        version = hashlib.sha256(data).hexdigest()
+        return dg.MaterializeResult(metadata=shown, data_version=dg.DataVersion(version))
+
+
+def _continuations(found: list[dict[str, Any]]) -> list[display.Row]:
+    return [{str(k): display.clean(str(v)) for k, v in one.items()} for one in found]
+
+
+def shard_languages(mill: Mill) -> dict[str, list[str]]:
+    """Shard name -> the language of each of its documents, for all corpora of the plan."""
+    found: dict[str, list[str]] = {}
+    plan = mill.find("mixture")
+    for ref in plan.content.inputs if plan else ():
+        manifest: Manifest | None = mill.find(ref.asset or "", ref.partition)
+        if manifest is None or ref.partition is None:
+            continue
+        store = mill.folder("token_shards", ref.partition)
+        for entry in manifest.content.parts:
+            if entry.path.endswith(".docs.parquet"):
+                found[Path(entry.path).name.removesuffix(".docs.parquet")] = _languages(
+                    store, entry.path
+                )
+    return found
+
+
+def _languages(store: Any, key: str) -> list[str]:
+    import pyarrow.parquet as pq
+
+    with store.local(key) as path:
+        column = pq.read_table(path, columns=["language"]).column("language")
+    return [value or "und" for value in column.to_pylist()]
+
+
+@dg.asset(
+    **options("model", None, "pytorch", "huggingface", owner=TRAINING, partitions=RUNS),
+    deps=[checkpoints],
+    pool="training",
+)
+def hf_model(context: dg.AssetExecutionContext, mill: MillResource) -> dg.MaterializeResult:
+    """The run's model as safetensors, config and tokenizer, as `transformers` and vLLM load it.
+
+    **In:** the newest good checkpoint. The asset fails, and leaves what was there, where a logit of
+    the exported model differs from ours by more than 1e-4. **Next:** load the folder with
+    `AutoModelForCausalLM.from_pretrained(folder)`.
+    """
+    from resources.launcher import run_program
+
+    with guarded(context), mill.open() as opened:
+        name = context.partition_key
+        root = local_root(opened)
+        out = root / "hf_model" / name
+        out.parent.mkdir(parents=True, exist_ok=True)
+        run_program("training.export", [str(run_folder(root, name)), "--out", str(out)])
+        report: dict[str, Any] = json.loads((out / "gristmill.json").read_text(encoding="utf-8"))
+        files = report.pop("files")
+        shown = {"folder": dg.MetadataValue.path(str(out)), **report}
+        shown["files"] = display.table({"file": k, "checksum": v} for k, v in files.items())
+        version = str(files["model.safetensors"])
+        return dg.MaterializeResult(metadata=shown, data_version=dg.DataVersion(version))
+
+
+def run_folder(root: Path, name: str) -> Path:
+    """Where a run writes: what its file says, else `checkpoints/<name>`."""
+    from training.config import load_run
+
+    return load_run(root / "runs" / f"{name}.yaml").out
+
+
+def local_root(mill: Mill) -> Path:
+    """The storage root as a folder, since training maps token shards. UsageError for a bucket."""
+    url = mill.root.url
+    if "://" in url:
+        message = f"training needs the token shards in a folder, and the store is {url}"
+        hint = (
+            "copy token_shards, mixture and tokenizer to a disk of the trainer and use it as root"
+        )
+        raise UsageError(message, hint=hint)
+    return Path(url)

@@ -22,6 +22,7 @@ from pipeline.store import Store
 AFTER_EXTRACTION = ("filtered_text", "scored_text", "deduped_corpus", "scrubbed_corpus")
 ADDRESS = ("warc_file", "warc_offset", "warc_length", "member_offset")
 LICENCE = ("title", "licence", "licence_source", "reservations", "fetched_at", "payload_digest")
+ABOUT_A_CAPTURE = ("record.request", "record.metadata")
 DOCS_ENDING = ".docs.parquet"
 
 
@@ -43,14 +44,18 @@ class Origin:
 
 
 def trace_url(root: Store, url: str) -> list[dict[str, Any]]:
-    """Every capture of `url`, in order of snapshots, with its fate at every stage."""
+    """Every capture of `url`, in order of snapshots and files, with its fate at every stage.
+
+    A crawler's own request and metadata records about the page are no captures.
+    """
     key = url_hash(url)
-    found = []
+    captures: list[Origin] = []
     for snapshot in registered_snapshots(root):
         for entry, store in _entries(root, "extracted_text", snapshot, "index"):
             for row in find_rows(store, entry, "url_hash", [key]).to_pylist():
                 if row["url"] == url:
-                    found.append(_story(root, _web_origin(root, snapshot, entry, row["doc_id"])))
+                    captures.append(_web_origin(root, snapshot, entry, row["doc_id"]))
+    found = [_story(root, one) for one in captures if one.row["reason"] not in ABOUT_A_CAPTURE]
     if not found:
         message = f"{url} is in no snapshot of {root.url}"
         raise UsageError(message, hint="give the URL exactly as it was crawled")

@@ -28,7 +28,8 @@ BROKEN = (
     requests.exceptions.Timeout,
     requests.exceptions.ChunkedEncodingError,
 )
-BLOCK = 1 << 20
+BLOCK = 64 << 10
+"""What a broken connection may cost: requests drops an unfinished block."""
 T = TypeVar("T")
 
 

@@ -98,39 +98,49 @@ class AssetJob(UnresolvedAssetJobDefinition):
             return super().resolve(*args, **kwargs)
 
 
-def job(name: str, description: str, *assets: str) -> AssetJob:
-    """A job over some assets that share their partitions."""
-    selection = dg.AssetSelection.assets(*assets)
-    return AssetJob(name=name, selection=selection, description=description)
-
-
-ARRIVAL = job("arrival", "Lists a snapshot that arrived; the conditions do the rest.", "snapshots")
-JOBS = [
-    ARRIVAL,
-    job(
-        "mill_snapshot",
-        "Everything of one snapshot in one run, up to scrubbed_corpus; then mill_tokens.",
-        "snapshots", "extracted_text", "filtered_text", "scored_text", "deduped_corpus",
+JOB_ASSETS: dict[str, tuple[str, ...]] = {
+    "arrival": ("snapshots",),
+    "mill_references": ("quality_labels", "quality_classifier"),
+    "mill_files": ("benchmark_sets", "word_lists"),
+    "mill_snapshot": (
+        "snapshots",
+        "extracted_text",
+        "filtered_text",
+        "scored_text",
+        "deduped_corpus",
         "scrubbed_corpus",
     ),
-    job("mill_source", "One source: deduplicated and scrubbed text.", "source_texts"),
-    job(
-        "mill_tokens",
-        "Token shards of corpora (snapshots and sources). Several at once: launch them here, since "
-        "a backfill from the asset's page wants every key in both of its upstream partition sets.",
-        "token_shards",
-    ),
-    job(
-        "mill_references",
-        "The labels and the quality classifier trained on them. Promotes a new classifier.",
-        "quality_labels", "quality_classifier",
-    ),
-    job("mill_tokenizer", "Sample and tokenizer. Frozen once it exists.",
-        "tokenizer_sample", "tokenizer"),
-    job("mill_mixture", "The training plan over all token shards.", "mixture"),
-    job("mill_run", "One training run, its evaluation and the exported model.",
-        "checkpoints", "evaluation", "hf_model"),
-]  # fmt: skip
+    "mill_source": ("source_texts",),
+    "mill_tokenizer": ("tokenizer_sample", "tokenizer"),
+    "mill_tokens": ("token_shards",),
+    "mill_mixture": ("mixture",),
+    "mill_run": ("checkpoints", "evaluation", "hf_model"),
+}
+"""Assets of every job, in stage order; those of one job share their partitions."""
+
+JOB_DESCRIPTIONS = {
+    "arrival": "Lists a snapshot that arrived; the conditions do the rest.",
+    "mill_references": "The labels and the quality classifier: promotes a new classifier.",
+    "mill_files": "Benchmark sets and word lists, as configured.",
+    "mill_snapshot": "Everything of one snapshot in one run, up to scrubbed_corpus; then "
+    "mill_tokens.",
+    "mill_source": "One source: deduplicated and scrubbed text.",
+    "mill_tokenizer": "Sample and tokenizer. Frozen once it exists.",
+    "mill_tokens": "Token shards of corpora (snapshots and sources). Several at once are launched "
+    "here: a backfill from the asset's page wants every key in both upstream partition sets.",
+    "mill_mixture": "The training plan over all token shards.",
+    "mill_run": "One training run, its evaluation and the exported model.",
+}
+
+
+def job(name: str) -> AssetJob:
+    """A job over some assets that share their partitions."""
+    selection = dg.AssetSelection.assets(*JOB_ASSETS[name])
+    return AssetJob(name=name, selection=selection, description=JOB_DESCRIPTIONS[name])
+
+
+JOBS = {name: job(name) for name in JOB_ASSETS}
+ARRIVAL = JOBS["arrival"]
 
 
 class Arrival(NamedTuple):

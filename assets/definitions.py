@@ -14,7 +14,7 @@ from assets.millwork import MillResource
 defs = dg.Definitions(
     assets=dg.load_assets_from_modules([crawl, curation, references, tokens, model]),
     asset_checks=CHECKS,
-    jobs=automation.JOBS,
+    jobs=list(automation.JOBS.values()),
     schedules=[automation.weekly_listing],
     sensors=[automation.snapshot_arrival, automation.MOVES_BY_ITSELF],
     resources={"mill": MillResource()},

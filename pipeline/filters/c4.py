@@ -140,10 +140,10 @@ def edits_of(edited: Edited, before: Texts, earlier: pl.Series | None) -> pl.Ser
     `earlier`: the maps that came in, which the new ones are composed with.
     """
     starts, ends = edited.segment_offsets[:-1], edited.segment_offsets[1:]
-    first = edited.segments[np.minimum(starts, max(len(edited.segments) - 1, 0))]
     sizes, old_sizes = np.diff(edited.texts.offsets), np.diff(before.offsets)
-    whole = (ends - starts == 1) & (first[:, 2] == old_sizes) if len(first) else starts == ends
-    same = (sizes == old_sizes) & (whole | (sizes == 0))
+    first_lengths = np.append(edited.segments[:, 2], 0)[starts]
+    same = (sizes == old_sizes) & (first_lengths == sizes)
+    same |= (sizes == 0) & (old_sizes == 0)
     flat = pl.DataFrame(edited.segments, schema=["out", "in", "length"], orient="row")
     owner = np.repeat(np.arange(len(before)), ends - starts)
     spans = flat.cast(pl.UInt32).select(pl.struct(pl.all()).alias("edits"))

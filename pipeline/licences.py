@@ -108,7 +108,7 @@ def _licences(tree: HTMLTree, url: str | None) -> Iterator[tuple[str, str]]:
     if document is None:
         return
     for element in document.query_selector_all("[rel~=license][href]"):
-        if found := licence_id(urljoin(url or "", element.getattr("href") or "")):
+        if found := licence_id(_absolute(url, element.getattr("href") or "")):
             yield found, "link"
     for element in document.query_selector_all("meta[content]"):
         name = element.getattr("name") or element.getattr("property") or ""
@@ -126,6 +126,13 @@ def _licences(tree: HTMLTree, url: str | None) -> Iterator[tuple[str, str]]:
     ]
     if len(set(deeds)) == 1:
         yield deeds[0], "anchor"
+
+
+def _absolute(url: str | None, href: str) -> str:
+    try:
+        return urljoin(url or "", href)
+    except ValueError:  # a malformed IPv6 host, for one
+        return href
 
 
 def _json_ld(text: str) -> Iterator[str]:

@@ -13,44 +13,44 @@ class ExtractConfig(Section):
     """How pages become text, and where a page is too much."""
 
     mode: str = Field(
-        "cascade",
+        default="cascade",
         description="cascade: trafilatura fast, resiliparse where it finds twice as many words "
         "(dev F1 0.850 and page F1 0.826, against 0.832 and 0.809 for trafilatura alone, at 1.3 "
         "times its speed); trafilatura; resiliparse (12 times its speed, F1 0.80)",
     )
     comments: Literal["keep", "drop"] = Field(
-        "keep",
+        default="keep",
         description="keep: the second opinion reads comment sections, which are the text of a "
         "forum (held-out page F1 0.74 against 0.62); drop: neither extractor does",
     )
     second_opinion: float = Field(
-        0.5,
+        default=0.5,
         ge=0.0,
         le=1.0,
         description="cascade: resiliparse's text is taken where trafilatura has less than this "
         "share of its words (chosen on 431 pages with gold text)",
     )
     accept: list[str] = Field(
-        ["text/html", "application/xhtml+xml"],
+        default=["text/html", "application/xhtml+xml"],
         min_length=1,
         description="media types that are pages; one sent without a type is looked at",
     )
     max_bytes: int = Field(
-        4 << 20,
+        default=4 << 20,
         ge=256,
         description="bytes of a decoded page; crawlers cut bodies at 1 MiB, larger ones are data",
     )
     max_nodes: int = Field(
-        200_000, ge=100, description="tags of a page; trafilatura's time grows with them"
+        default=200_000, ge=100, description="tags of a page; trafilatura's time grows with them"
     )
     max_depth: int = Field(
-        2_000,
+        default=2_000,
         ge=64,
         description="nesting of elements; resiliparse is quadratic in it: 0.2 s at 5,000, "
         "130 s at 100,000",
     )
     cpu_seconds: int = Field(
-        60,
+        default=60,
         ge=1,
         description="CPU time of one page after which its process is ended (extract.hang); far "
         "above the 99th percentile of 0.2 s, so that machine load never decides",

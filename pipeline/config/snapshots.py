@@ -13,46 +13,51 @@ class SnapshotsConfig(Section):
     """Where WARC files come from, how many, and how they are grouped."""
 
     location: str | None = Field(
-        None,
+        default=None,
         description="parent folder or s3:// prefix with one folder a snapshot, or a pattern with "
         "{snapshot}: a folder, an s3:// prefix, or a listing such as "
         "https://data.commoncrawl.org/crawl-data/{snapshot}/warc.paths.gz",
     )
     base: str | None = Field(
-        None,
+        default=None,
         description="what the paths of a listing are relative to (folder, s3:// or https://); by "
         "default the listing's own host for https, else the folder that makes them exist",
     )
-    files: int | None = Field(None, ge=1, description="take the first N files of the listing")
-    sample: float | None = Field(
-        None, gt=0.0, le=1.0, description="take this share of the files, chosen by hash and seed"
+    files: int | None = Field(
+        default=None, ge=1, description="take the first N files of the listing"
     )
-    sample_seed: int = Field(0, ge=0, description="seed of `sample`")
+    sample: float | None = Field(
+        default=None,
+        gt=0.0,
+        le=1.0,
+        description="take this share of the files, chosen by hash and seed",
+    )
+    sample_seed: int = Field(default=0, ge=0, description="seed of `sample`")
     group_text_bytes: float = Field(
-        1e9,
+        default=1e9,
         ge=1e6,
         description="text of a part group, which token shards never cross; about 1 GB keeps a "
         "group within a worker's memory and a snapshot within some hundred groups",
     )
     text_ratio: float = Field(
-        0.15,
+        default=0.15,
         gt=0.0,
         le=10.0,
         description="estimated text bytes for each compressed WARC byte of a broad crawl; only the "
         "size of groups depends on it",
     )
     checksum: Literal["auto", "sha256", "etag"] = Field(
-        "auto",
+        default="auto",
         description="auto: SHA-256 by reading, but the store's ETag where a remote slice is larger "
         "than 10 GB, since reading it twice would cost more than it proves",
     )
     user_agent: str = Field(
-        "gristmill/0.1 (set snapshots.user_agent to your contact address)",
+        default="gristmill/0.1 (set snapshots.user_agent to your contact address)",
         min_length=5,
         description="how the https client names itself to the host that serves a crawl",
     )
     attempts: int = Field(
-        8, ge=1, le=100, description="tries of a refused https request, with growing waits"
+        default=8, ge=1, le=100, description="tries of a refused https request, with growing waits"
     )
 
     @model_validator(mode="after")

@@ -52,6 +52,7 @@ def test_licence_ids(value: str, expected: str | None) -> None:
             "json-ld",
         ),
         (f'<p>Text is under <a href="{BY}deed.de">CC</a>.</p>', "CC-BY-4.0", "anchor"),
+        ('<a rel="license" href="http://[::1/by">t</a>', "http://[::1/by", "link"),
         ('<script type="application/ld+json">{"license": broken</script>', None, None),
         ("<p>No licence is named here, only the word license.</p>", None, None),
     ],

@@ -88,10 +88,10 @@ def _funnel_card(partition: str, stages: Sequence[Stage]) -> str:
     ]
     head = ["stage", "reason", "dropped", "of what came in"]
     shown = table(f"Drop reasons of {partition}", head, reasons, numbers=2)
+    counts = f"<details><summary>All {len(reasons)} counts as a table</summary>{shown}</details>"
     return (
         f'<div class="card stacked"><h3>{escape(partition)}</h3>{rows}'
-        f"<details><summary>All {len(reasons)} counts as a table</summary>"
-        f"{shown}</details></div>"
+        f"{counts if reasons else ''}</div>"
     )
 
 

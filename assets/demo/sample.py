@@ -94,12 +94,22 @@ def _share_out(pages: Sequence[Page], crawls: Sequence[Crawl], rng: random.Rando
             page = replace(page, reservation="noai")
         elif index % 31 == 11 and page.kind == "package":
             page = replace(page, reservation="tdm")
-        if page.kind == "own" or where < 0.75:
+        if page.kind == "own":
+            _share_out_own(page, index, first, second)
+            continue
+        if where < 0.75:
             first.pages.append(page)
-        if page.kind != "own" and where > 0.35:
+        if where > 0.35:
             changed = where <= 0.75 and rng.random() < 0.35
             second.pages.append(later_release(page, rng) if changed else page)
-    second.pages.extend(page for page in pages if page.kind == "own" and page.licence)
+
+
+def _share_out_own(page: Page, index: int, first: Crawl, second: Crawl) -> None:
+    """Licensed pages are in both snapshots, of the others every second one comes later."""
+    if page.licence or index % 2:
+        first.pages.append(page)
+    if page.licence or not index % 2:
+        second.pages.append(page)
 
 
 def _plant(crawls: Sequence[Crawl], rng: random.Random) -> None:

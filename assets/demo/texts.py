@@ -119,7 +119,7 @@ def to_html(source: str, content_type: str) -> str:
     if "markdown" in content_type.lower():
         from markdown_it import MarkdownIt
 
-        return str(MarkdownIt("commonmark", {"html": False}).enable("table").render(source))
+        return str(MarkdownIt("commonmark").enable("table").render(source))
     from docutils.core import publish_parts
 
     settings = {

@@ -1,0 +1,344 @@
+"""Fills the report from a store: manifests for the numbers, a few rows for the examples.
+
+Nothing is computed anew. Of the pages only what is shown is read, scrubbed of personal data first;
+`display.excerpts: false` leaves them out.
+"""
+
+import io
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from assets.display import dropped_examples, kept_examples
+from assets.report_data import Check, Example, Pair, ReportData, Stage, TokenRow, TracedToken
+from pipeline.dataset import find_rows, read_bytes, read_part
+from pipeline.manifest import Entry, Manifest
+from pipeline.mill import Mill, registered_snapshots
+from pipeline.store import Store
+from pipeline.trace import trace_token
+
+WEB = (
+    "extracted_text",
+    "filtered_text",
+    "scored_text",
+    "deduped_corpus",
+    "scrubbed_corpus",
+    "token_shards",
+)
+SINGLE = ("quality_classifier", "tokenizer_sample", "tokenizer", "mixture")
+HOSTS, PAIRS = 12, 3
+CONTEXT = 24
+"""Tokens shown on each side of the traced one."""
+DOCS = ".docs.parquet"
+
+Made = dict[tuple[str, str | None], Manifest]
+"""Asset and partition -> its current manifest."""
+
+
+def collect(
+    mill: Mill,
+    *,
+    title: str,
+    lead: str,
+    run_folder: Path | None = None,
+    sources: Sequence[str] = (),
+    writing: tuple[str, str] = ("", ""),
+    times: Sequence[tuple[str, float]] = (),
+    commands: Sequence[tuple[str, str]] = (),
+) -> ReportData:
+    """What the store of `mill` holds, as the report shows it.
+
+    `run_folder` is that of a training run (`metrics.jsonl`), `writing` its prompt and continuation,
+    `sources` the names of sources. Without `times`, the seconds of the manifests are shown.
+    """
+    made = manifests(mill, sources)
+    lines = metrics(run_folder)
+    held_out = _curve(lines, "held_out_bits_per_byte")
+    unigram = _curve(lines, "unigram_bits_per_byte")
+    return ReportData(
+        title=title,
+        lead=lead,
+        facts=facts(made, times, held_out, unigram),
+        funnel=[_stage(asset, part or "", m) for (asset, part), m in made.items() if part],
+        languages=_languages(made),
+        hosts=hosts(mill, made),
+        score_counts=_scores(made),
+        score_threshold=mill.config.score.min_quality,
+        tokens=token_rows(made),
+        losses=_curve(lines, "loss"),
+        held_out=held_out,
+        unigram_bits_per_byte=unigram[-1][1] if unigram else None,
+        token=traced(mill, made),
+        prompt=writing[0],
+        continuation=writing[1],
+        checks=checks(made),
+        times=list(times) or _seconds(made),
+        commands=commands,
+        **_pages(mill, made),
+    )
+
+
+def manifests(mill: Mill, sources: Sequence[str] = ()) -> Made:
+    """Every current manifest there is, snapshots first, in the order of the stages."""
+    wanted: list[tuple[str, str | None]] = [
+        (asset, name) for name in registered_snapshots(mill.root) for asset in WEB
+    ]
+    wanted += [(asset, name) for name in sources for asset in ("source_texts", "token_shards")]
+    wanted += [(asset, None) for asset in SINGLE]
+    return {key: found for key in wanted if (found := mill.find(*key))}
+
+
+def metrics(run_folder: Path | None) -> list[dict[str, Any]]:
+    """The lines of a run's `metrics.jsonl`; a half-written last one is left out."""
+    path = run_folder / "metrics.jsonl" if run_folder else None
+    if path is None or not path.is_file():
+        return []
+    whole = path.read_text("utf-8").rpartition("\n")[0]
+    return [json.loads(line) for line in whole.splitlines() if line]
+
+
+def _curve(lines: Sequence[Mapping[str, Any]], name: str) -> list[tuple[int, float]]:
+    points = [(line["step"], line.get(name)) for line in lines]
+    return [(x, float(y)) for x, y in points if isinstance(y, int | float) and math.isfinite(y)]
+
+
+def _stage(asset: str, partition: str, manifest: Manifest) -> Stage:
+    counts = manifest.content.counts
+    unit = "records" if asset in ("extracted_text", "source_texts") else "documents"
+    return Stage(partition, asset, counts.records_in, counts.kept, counts.reasons, unit)
+
+
+def _of(made: Made, asset: str) -> list[Manifest]:
+    return [manifest for (name, _), manifest in made.items() if name == asset]
+
+
+def facts(
+    made: Made,
+    times: Sequence[tuple[str, float]],
+    held_out: Sequence[tuple[int, float]],
+    unigram: Sequence[tuple[int, float]],
+) -> list[tuple[str, str, str]]:
+    """The headline numbers that the store can give."""
+    filtered = _of(made, "filtered_text")
+    came = sum(m.content.counts.records_in for m in filtered)
+    kept = sum(m.content.counts.kept for m in filtered)
+    reasons = {r for (_, part), m in made.items() if part for r in m.content.counts.reasons}
+    shown = [
+        ("pages", f"{came:,}", f"in {len(filtered)} snapshots"),
+        ("kept by filters", f"{kept / max(came, 1):.0%}", f"{len(reasons)} reasons to drop"),
+    ]
+    for row in token_rows(made):
+        if not row.name.startswith("language "):
+            note = f"{row.documents:,} documents, {row.tokens:,} tokens"
+            shown.append((f"text from {row.name}", f"{row.text_bytes / 1e6:.1f} MB", note))
+    if held_out:
+        note = "bits per byte" + (f", unigram {unigram[-1][1]:.2f}" if unigram else "")
+        shown.append(("held-out text", f"{held_out[-1][1]:.2f}", note))
+    if times:
+        seconds = sum(value for _, value in times)
+        shown.append(("time", f"{seconds // 60:.0f} min {seconds % 60:02.0f} s", "all steps"))
+    return shown
+
+
+def _languages(made: Made) -> list[tuple[str, int, int]]:
+    total: dict[str, list[int]] = {}
+    for manifest in _of(made, "scrubbed_corpus"):
+        for name, (count, size) in manifest.content.summary.get("language", {}).items():
+            into = total.setdefault(name, [0, 0])
+            into[0] += count
+            into[1] += size
+    ordered = sorted(total.items(), key=lambda item: (-item[1][1], item[0]))
+    return [(name, count, size) for name, (count, size) in ordered]
+
+
+def hosts(mill: Mill, made: Made) -> list[tuple[str, int, int]]:
+    """The largest hosts before the filters: documents in, documents kept by them."""
+    import polars as pl
+
+    frames = [
+        read_part(mill.folder(asset, part), entry, ["url", "kept"])
+        for (asset, part), manifest in made.items()
+        if asset == "filtered_text"
+        for entry in manifest.content.decisions
+    ]
+    if not frames:
+        return []
+    host = pl.col("url").str.extract(r"://([^/?#]+)").alias("host")
+    table = (
+        pl.concat(frames)
+        .group_by(host)
+        .agg(pl.len().alias("came"), pl.col("kept").sum())
+        .drop_nulls("host")
+        .sort(["came", "host"], descending=[True, False])
+    )
+    return [(name, came, kept) for name, came, kept in table.head(HOSTS).iter_rows()]
+
+
+def _scores(made: Made) -> list[int]:
+    found = [m.content.summary.get("quality_histogram") for m in _of(made, "scored_text")]
+    return [sum(bins) for bins in zip(*filter(None, found), strict=True)]
+
+
+def token_rows(made: Made) -> list[TokenRow]:
+    """Tokens by source, then by natural language of the web text, largest first."""
+    sums: dict[str, dict[str, dict[str, int]]] = {"sources": {}, "languages": {}}
+    for manifest in _of(made, "token_shards"):
+        summary = manifest.content.summary
+        for kind in ["sources", *(["languages"] if "web" in summary["sources"] else [])]:
+            for name, counts in summary[kind].items():
+                into = sums[kind].setdefault(name, dict.fromkeys(counts, 0))
+                for key, value in counts.items():
+                    into[key] += value
+    rows = [
+        TokenRow(f"{prefix}{name}", c["documents"], c["tokens"], c["bytes"])
+        for kind, prefix in (("sources", ""), ("languages", "language "))
+        for name, c in sums[kind].items()
+    ]
+    return sorted(rows, key=lambda row: (row.name.startswith("language "), -row.text_bytes))
+
+
+def checks(made: Made) -> list[Check]:
+    """Every gate that did not pass, then how many did."""
+    passed, shown = 0, []
+    for (asset, part), manifest in made.items():
+        for gate in manifest.content.gates:
+            if gate.verdict == "pass":
+                passed += 1
+                continue
+            verdict = "fail" if gate.verdict == "fail" and gate.blocking else "warn"
+            text = f"{gate.verdict.replace('_', ' ')}: value {gate.value}, sample {gate.sample}"
+            name = f"{asset}/{part} {gate.name}" if part else f"{asset} {gate.name}"
+            shown.append(Check(name, verdict, f"{text}. {gate.detail or ''}".strip()))
+    return [*shown, Check(f"{passed} gates passed", "pass", "")] if passed or shown else []
+
+
+def _seconds(made: Made) -> list[tuple[str, float]]:
+    total: dict[str, float] = {}
+    for (asset, _), manifest in made.items():
+        total[asset] = total.get(asset, 0.0) + float(manifest.run.get("seconds", 0.0))
+    return list(total.items())
+
+
+def _pages(mill: Mill, made: Made) -> dict[str, Any]:
+    if not mill.config.display.excerpts:
+        return {}
+    kept: list[Example] = []
+    dropped: list[Example] = []
+    pairs: list[Pair] = []
+    for (asset, part), manifest in made.items():
+        store = mill.folder(asset, part)
+        if asset == "scrubbed_corpus" and not kept:
+            rows = kept_examples(store, manifest.content.parts, mill.config.display)
+            kept = [Example(str(row["page"]), str(row["text"])) for row in rows]
+        if asset == "filtered_text" and not dropped:
+            rows = dropped_examples(mill, store, manifest.content, mill.config.display)
+            dropped = [_dropped(row) for row in rows]
+        if asset == "deduped_corpus" and len(pairs) < PAIRS:
+            pairs += near_pairs(mill, made, store, manifest)
+    return {"kept": kept, "dropped": dropped, "pairs": pairs[:PAIRS]}
+
+
+def _dropped(row: Mapping[str, Any]) -> Example:
+    return Example(row["page"], row["text"] or "", row["reason"], row["value"], row["threshold"])
+
+
+def near_pairs(mill: Mill, made: Made, store: Store, manifest: Manifest) -> list[Pair]:
+    """A snapshot's most, middling and least alike near-duplicates, with their scrubbed texts."""
+    import polars as pl
+
+    frames = [read_part(store, entry) for entry in manifest.content.entries("pairs")]
+    if not frames:
+        return []
+    rows = pl.concat(frames).sort("similarity", "doc_id", descending=[True, False])
+    rows = rows.unique("doc_id", maintain_order=True)
+    rows = rows[sorted({0, rows.height // 2, max(rows.height - 1, 0)} & set(range(rows.height)))]
+    texts = _texts(mill, made, {*rows["doc_id"], *rows["other"]})
+    return [
+        Pair(*texts[other], *texts[doc], similarity)
+        for doc, other, similarity in rows.select("doc_id", "other", "similarity").iter_rows()
+        if doc in texts and other in texts
+    ]
+
+
+def _texts(mill: Mill, made: Made, ids: set[str]) -> dict[str, tuple[str, str]]:
+    """doc_id -> URL and whole scrubbed text, of scored documents."""
+    import polars as pl
+
+    from pipeline.config.scrub import ScrubConfig
+    from pipeline.scrub.run import scrub_documents
+
+    found: dict[str, tuple[str, str]] = {}
+    for (asset, part), manifest in made.items():
+        if asset != "scored_text":
+            continue
+        store = mill.folder(asset, part)
+        for entry in manifest.content.parts:
+            frame = pl.DataFrame(find_rows(store, entry, "doc_id", sorted(ids)))
+            if frame.height:
+                clean = scrub_documents(frame, ScrubConfig()).tables["parts"]
+                rows = clean.select("doc_id", "url", "text").iter_rows()
+                found |= {doc: (url or "", text or "") for doc, url, text in rows}
+    return found
+
+
+def traced(mill: Mill, made: Made) -> TracedToken | None:
+    """The longest word amid a web document, with a licence mark if one has it, followed back."""
+    import polars as pl
+
+    trained = made.get(("tokenizer", None))
+    for (asset, part), manifest in made.items():
+        if asset != "token_shards" or ("extracted_text", part) not in made or trained is None:
+            continue
+        store = mill.folder(asset, part)
+        for entry in manifest.content.parts:
+            if entry.path.endswith(DOCS):
+                # the manifest counts documents with the .bin, so rows cannot be compared here
+                table = pl.read_parquet(io.BytesIO(read_bytes(store, entry)))
+                marked = pl.col("licence").str.starts_with("CC").fill_null(False)
+                english = pl.col("language") == "en"
+                table = table.sort(marked & english, marked, descending=True, maintain_order=True)
+                return _trace(mill, trained, store, entry, table.row(0, named=True))
+    return None
+
+
+def _trace(
+    mill: Mill, trained: Manifest, store: Store, entry: Entry, row: Mapping[str, Any]
+) -> TracedToken:
+    from tokenizers import Tokenizer
+
+    from training.shards import token_dtype
+
+    model = read_bytes(mill.folder("tokenizer"), trained.content.parts[0]).decode()
+    tokenizer = Tokenizer.from_str(model)
+    shard = entry.path.removesuffix(DOCS)
+    middle = row["first_token"] + row["n_tokens"] // 2
+    low = max(row["first_token"], middle - CONTEXT)
+    high = min(row["first_token"] + row["n_tokens"], middle + CONTEXT)
+    ids = _token_ids(store, f"{shard}.bin", token_dtype(tokenizer.get_vocab_size()), low, high)
+    words = [tokenizer.decode([token]) for token in ids]
+    at = max(range(len(words)), key=lambda i: (words[i].strip().isalpha(), len(words[i])))
+    story = trace_token(mill.root, f"{shard}:{low + at}")
+    return TracedToken(
+        token=words[at],
+        token_id=ids[at],
+        shard=shard,
+        offset=low + at,
+        doc_id=story["doc_id"],
+        url=story["url"] or "",
+        licence=story.get("licence"),
+        warc_file=story["warc_file"],
+        warc_offset=story["warc_offset"],
+        warc_length=story["warc_length"],
+        # a window may begin or end inside a character
+        context=tokenizer.decode(ids).strip("\ufffd"),
+    )
+
+
+def _token_ids(store: Store, path: str, dtype: Any, low: int, high: int) -> list[int]:
+    import numpy as np
+
+    with store.local(path) as file:
+        found = np.fromfile(file, dtype, count=high - low, offset=low * dtype.itemsize)
+    return [int(token) for token in found]

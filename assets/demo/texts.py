@@ -153,7 +153,8 @@ def _first_line(text: str) -> str:
 
 def plain_to_html(text: str) -> str:
     """Plain text with underlined headings, bullets and indented examples as HTML blocks."""
-    return "\n".join(_block(block) for block in re.split(r"\n\s*\n", text.strip("\n")) if block)
+    blocks = re.split(r"\n\s*\n", text.strip("\n"))
+    return "\n".join(_block(block) for block in blocks if block.strip(" =-*~^"))
 
 
 def _block(block: str) -> str:

@@ -107,20 +107,19 @@ def spacing(buffer: Any, offsets: Any, share: float, out: Any) -> None:
 
 
 @njit(cache=True, nogil=True)
-def scan(
-    buffer: Any, offsets: Any, modes: Any, keys: Any, values: Any, known: int,
-    ids: Any, gaps: Any, chunk_offsets: Any, tails: Any, new: Any,
+def cut(
+    buffer: Any, offsets: Any, modes: Any, hashes: Any, runs: Any, gaps: Any, run_offsets: Any,
+    tails: Any,
 ) -> int:  # fmt: skip
-    """Cut documents into runs without blanks and look each up in an open-addressing table.
+    """Cut documents into runs without blanks; returns how many there are.
 
-    Writes `ids` (chunk number), `gaps` (what stands before it), `chunk_offsets`, `tails` (the gap
-    after the last chunk) and, for chunks the table did not know, rows of `new` (begin, end, mode).
-    Returns how many are new; they get the numbers `known`, `known + 1`, ...
+    Writes `hashes` (never 0), `runs` (begin, end, mode of the document), `gaps` (what stands before
+    each), `run_offsets` and `tails` (the gap after the last run of each document).
     """
-    mask = np.uint64(len(keys) - 1)
-    n = fresh = 0
+    n = 0
     for d in range(len(offsets) - 1):
         i, end = offsets[d], offsets[d + 1]
+        seed = np.uint64(0xCBF29CE484222325) + np.uint64(modes[d])
         while True:
             begin = i
             line = -1
@@ -140,24 +139,58 @@ def scan(
                 tails[d] = gap
                 break
             begin = i
-            h = np.uint64(0xCBF29CE484222325) + np.uint64(modes[d])
-            while i < end and blank(buffer, i, end) == 0:
-                h = (h ^ np.uint64(buffer[i])) * PRIME
+            h = seed
+            while i < end:
+                c = buffer[i]
+                if (c <= 32 or c >= 0xC2) and blank(buffer, i, end):
+                    break
+                h = (h ^ np.uint64(c)) * PRIME
                 i += 1
-            h = mix(h) | np.uint64(1)  # 0 marks an empty slot
-            slot = (h >> np.uint64(7)) & mask
-            while keys[slot] != 0 and keys[slot] != h:
-                slot = (slot + np.uint64(1)) & mask
-            if keys[slot] == 0:
-                keys[slot] = h
-                values[slot] = known + fresh
-                new[fresh, 0], new[fresh, 1], new[fresh, 2] = begin, i, modes[d]
-                fresh += 1
-            ids[n] = values[slot]
+            hashes[n] = mix(h) | np.uint64(1)
+            runs[n, 0], runs[n, 1], runs[n, 2] = begin, i, modes[d]
             gaps[n] = gap
             n += 1
-        chunk_offsets[d + 1] = n
-    return fresh
+        run_offsets[d + 1] = n
+    return n
+
+
+@njit(cache=True, nogil=True)
+def look_up(
+    hashes: Any, start: int, table: Any, known: int, limit: int, ids: Any, new: Any
+) -> tuple[int, int]:
+    """The number of each run from `start` on, in an open-addressing table of (hash, number).
+
+    A run that the table does not have gets the next number after `known`, and its position is
+    appended to `new`. Stops before the table would hold more than `limit`; returns the position
+    reached and how many runs are known then.
+    """
+    mask = np.uint64(len(table) - 1)
+    first = known
+    for i in range(start, len(hashes)):
+        h = hashes[i]
+        slot = (h >> np.uint64(7)) & mask
+        while table[slot, 0] != 0 and table[slot, 0] != h:
+            slot = (slot + np.uint64(1)) & mask
+        if table[slot, 0] == 0:
+            if known >= limit:
+                return i, known
+            table[slot, 0], table[slot, 1] = h, known
+            new[known - first] = i
+            known += 1
+        ids[i] = table[slot, 1]
+    return len(hashes), known
+
+
+@njit(cache=True, nogil=True)
+def rehash(old: Any, table: Any) -> None:
+    """Move the entries of a table to a larger one."""
+    mask = np.uint64(len(table) - 1)
+    for k in range(len(old)):
+        if old[k, 0] != 0:
+            slot = (old[k, 0] >> np.uint64(7)) & mask
+            while table[slot, 0] != 0:
+                slot = (slot + np.uint64(1)) & mask
+            table[slot, 0], table[slot, 1] = old[k, 0], old[k, 1]
 
 
 @njit(cache=True, nogil=True)

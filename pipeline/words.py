@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 UNSPACED_SHARE = 0.2
 """A document whose characters are to more than a fifth of such a script is segmented."""
 
-TABLE_BITS = 21
-"""Slots of the table of runs: 2 million, 24 MiB; it is emptied when half of them are taken."""
+FIRST_SLOTS = 1 << 14
+MOST_RUNS = 1 << 20
+"""Distinct runs that are remembered at least; with more, all are forgotten: about 100 MiB."""
 
 
 def _characters(ranges: str) -> frozenset[str]:
@@ -130,17 +131,15 @@ class Words:
 class Tokenizer:
     """spaCy's tokenizer behind a table of the runs it has seen. One per process."""
 
-    def __init__(self, *, table_bits: int = TABLE_BITS) -> None:
+    def __init__(self, *, most_runs: int = MOST_RUNS) -> None:
         self._chunks = ChunkTokenizer()
-        self._slots = 1 << table_bits
+        self._most_runs = most_runs
         self.clear()
 
     def clear(self) -> None:
         """Forget all runs and tokens, so that memory stays bounded."""
-        self._keys = np.zeros(self._slots, np.uint64)
-        self._values = np.zeros(self._slots, np.int32)
+        self._table = np.zeros((FIRST_SLOTS, 2), np.uint64)
         self._index: dict[str, int] = {}
-        self._flags: list[int] = []
         self._starts = np.zeros(1, np.int64)
         self._chunk_tokens = np.zeros(0, np.int32)
         empty = np.zeros(0, np.uint64)
@@ -154,22 +153,17 @@ class Tokenizer:
         `spacing` per document, where it is known from the text before an edit; else measured.
         """
         n = len(texts)
+        if len(self._starts) > self._most_runs:
+            self.clear()
         if spacing is None:
             spacing = np.zeros(n, np.uint8)
             kernels.spacing(texts.buffer, texts.offsets, UNSPACED_SHARE, spacing)
         most = n + _blanks(texts.buffer)
-        if len(self._starts) + most > self._slots // 2:
-            self._make_room(most)
-        ids, gaps = np.empty(most, np.int32), np.empty(most, np.uint8)
+        hashes, gaps = np.empty(most, np.uint64), np.empty(most, np.uint8)
+        runs = np.empty((most, 3), np.int64)
         offsets, tails = np.zeros(n + 1, np.int64), np.zeros(n, np.uint8)
-        new = np.empty((most, 3), np.int64)
-        fresh = kernels.scan(
-            texts.buffer, texts.offsets, spacing, self._keys, self._values, len(self._starts) - 1,
-            ids, gaps, offsets, tails, new,
-        )  # fmt: skip
-        if fresh:
-            self._learn(texts.buffer, new[:fresh])
-        ids = ids[: offsets[-1]]
+        m = kernels.cut(texts.buffer, texts.offsets, spacing, hashes, runs, gaps, offsets, tails)
+        ids = self._numbers(texts.buffer, hashes[:m], runs)
         tokens, token_offsets = kernels.expand(ids, offsets, self._starts, self._chunk_tokens)
         breaks = np.zeros(n, np.int64)
         kernels.sentence_breaks(
@@ -178,12 +172,26 @@ class Tokenizer:
         )  # fmt: skip
         return Words(tokens, token_offsets, breaks, spacing, self._vocabulary, self._index)
 
-    def _make_room(self, most: int) -> None:
-        if len(self._starts) > self._slots // 4:
-            self.clear()
-        while most > self._slots // 4:  # a batch larger than the table was made for
-            self._slots *= 2
-            self.clear()
+    def _numbers(
+        self, buffer: NDArray[np.uint8], hashes: NDArray[np.uint64], runs: NDArray[np.int64]
+    ) -> NDArray[np.int32]:
+        """The number of each run; the table grows and learns as needed."""
+        ids = np.empty(len(hashes), np.int32)
+        new = np.empty(len(hashes), np.int64)
+        done, known, fresh = 0, len(self._starts) - 1, 0
+        first = known
+        while True:
+            limit = len(self._table) // 2
+            done, known = kernels.look_up(hashes, done, self._table, known, limit, ids, new[fresh:])
+            fresh = known - first
+            if done == len(hashes):
+                break
+            larger = np.zeros((2 * len(self._table), 2), np.uint64)
+            kernels.rehash(self._table, larger)
+            self._table = larger
+        if fresh:
+            self._learn(buffer, runs[new[:fresh]])
+        return ids
 
     def _learn(self, buffer: NDArray[np.uint8], new: NDArray[np.int64]) -> None:
         """Tokenise runs that were not known yet and append them to the table's columns."""

@@ -72,7 +72,7 @@ def test_sentences_are_those_of_spacy(parts: list[str]) -> None:
 
 
 def test_a_small_table_is_emptied_and_gives_the_same() -> None:
-    small = Tokenizer(table_bits=6)
+    small = Tokenizer(most_runs=4)
     for text in [*TEXTS, *TEXTS]:
         assert tokens(small.words(texts_of(pl.Series([text])))) == [reference(text)]
 

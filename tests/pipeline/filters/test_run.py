@@ -105,7 +105,8 @@ LINES = st.sampled_from(
     [
         *PROSE, "", "two words", "  blanks around this line  ", "see [1] and [٢] or [edit] here",
         "we use cookies on this page", "please enable JavaScript now",
-        "über [citation needed] alles",         "[3] leads this line", "this line ends so [12]", "[1] [2] [3]", "x\u2028y z w",
+        "über [citation needed] alles", "[3] leads this line", "this line ends so [12]",
+        "[1] [2] [3]", "x\u2028y z w",
         "一 二 三 四",
     ]
 )  # fmt: skip

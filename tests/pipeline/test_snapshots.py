@@ -8,13 +8,15 @@ from typing import Any
 
 import pytest
 
+from pipeline import snapshots
 from pipeline.config import Config
 from pipeline.config.snapshots import SnapshotsConfig
-from pipeline.errors import ConfigError, GristmillError, UsageError
+from pipeline.errors import ConfigError, GristmillError, StorageError, UsageError
 from pipeline.schema import WARC_FILES, conform
 from pipeline.snapshots import Listing, cut_groups, list_snapshot
 from pipeline.store import Store
 from resources.storage import open_store
+from tests.s3_server import moto_server
 
 
 @dataclass(frozen=True)
@@ -151,6 +153,29 @@ def test_broken_listings(tmp_path: Path) -> None:
     paths.write_bytes(gzip.compress(b"a/b.warc.wet.gz\n"))
     with pytest.raises(GristmillError, match=r"no \*\.warc"):
         listing(location=str(tmp_path), base=str(tmp_path))
+
+
+def test_a_bucket(monkeypatch: pytest.MonkeyPatch) -> None:
+    with moto_server() as server, server.environment():
+        bucket, client = server.bucket(), server.client()
+        for name in (*NAMES, "warc.paths.gz"):
+            client.put_object(Bucket=bucket, Key=f"crawl/S/{name}", Body=name.encode())
+        client.close()
+        found = listing(location=f"s3://{bucket}/crawl")
+        assert found.files["warc_file"].to_list() == sorted(NAMES)
+        assert found.locations[NAMES[0]] == f"s3://{bucket}/crawl/S/{NAMES[0]}"
+        digest = hashlib.sha256(sorted(NAMES)[0].encode()).hexdigest()
+        assert found.files["checksum"][0] == f"sha256:{digest}"
+        monkeypatch.setattr(snapshots, "ETAG_ABOVE", 10)
+        for section in ({}, {"checksum": "etag"}):
+            etags = listing(location=f"s3://{bucket}/crawl", **section).files["checksum"]
+            md5 = hashlib.md5(sorted(NAMES)[0].encode()).hexdigest()
+            assert etags[0] == f"etag:{md5}"
+        assert listing(location=f"s3://{bucket}/crawl", checksum="sha256").files.equals(found.files)
+        with pytest.raises(GristmillError, match=r"snapshot T: no \*\.warc"):
+            listing("T", location=f"s3://{bucket}/crawl")
+        with pytest.raises(StorageError, match="absent"):
+            listing(location="s3://absent/crawl")
 
 
 def test_one_slice_at_a_time() -> None:

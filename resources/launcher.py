@@ -82,9 +82,10 @@ def run_command(
 
 def _stream(process: "subprocess.Popen[str]", tail: "deque[str]", say: Say) -> None:
     assert process.stdout is not None
-    for line in process.stdout:
-        tail.append(line.rstrip("\n"))
-        say(line.rstrip("\n"))
+    with process.stdout as lines:
+        for line in lines:
+            tail.append(line.rstrip("\n"))
+            say(line.rstrip("\n"))
 
 
 def _print(line: str) -> None:

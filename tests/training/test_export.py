@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.training.miniature import write_documents, write_run
+from training import evaluate
+from training.config import RECORD
+from training.errors import TrainingError
+from training.export import export, verify_export
+from training.sampling import open_model
+
+
+def finished(trainer_of: Any, path: Path) -> Path:
+    """The folder of a run with one checkpoint."""
+    trainer = trainer_of(path)
+    out: Path = trainer.config.out
+    out.mkdir(parents=True)
+    record = {"config": trainer.config.model_dump(mode="json")}
+    (out / RECORD).write_text(json.dumps(record))
+    trainer.train_step(False)
+    trainer.advance()
+    trainer.save()
+    return out
+
+
+@pytest.mark.parametrize(
+    ("qk_norm", "tied", "kind"),
+    [(True, False, "Qwen3"), (False, False, "Llama"), (True, True, "Qwen3")],
+)
+def test_transformers_loads_it_offline_with_equal_logits(
+    tmp_path: Path, trainer_of: Any, qk_norm: bool, tied: bool, kind: str
+) -> None:
+    model = {"layers": 2, "dim": 32, "heads": 2, "kv_heads": 1, "ffn": 64}
+    path = write_run(tmp_path, model=model | {"qk_norm": qk_norm, "tied_embeddings": tied})
+    opened = open_model(finished(trainer_of, path))
+    report = export(opened, tmp_path / "hf")
+    assert report["max_logit_difference"] < 1e-4
+    assert report["architecture"] == f"{kind}ForCausalLM"
+    assert report["identity"] == opened.identity
+
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    theirs = AutoModelForCausalLM.from_pretrained(tmp_path / "hf", local_files_only=True)
+    assert type(theirs).__name__ == f"{kind}ForCausalLM"
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "hf", local_files_only=True)
+    ids = tokenizer("the snow", return_tensors="pt")["input_ids"]
+    assert tokenizer.decode(ids[0]) == "the snow"
+    assert tokenizer.eos_token_id == 0
+    with torch.no_grad():
+        assert (theirs(ids).logits - opened.model(ids)).abs().max() < 1e-4
+
+
+def test_other_logits_are_refused_and_nothing_is_replaced(
+    tmp_path: Path, trainer_of: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = open_model(finished(trainer_of, write_run(tmp_path)))
+    export(opened, tmp_path / "hf")
+    before = (tmp_path / "hf" / "model.safetensors").read_bytes()
+    with torch.no_grad():
+        opened.model.norm.weight.mul_(1.1)
+    with pytest.raises(TrainingError, match="logits differ"):
+        verify_export(tmp_path / "hf", opened.model)
+    monkeypatch.setattr(
+        "training.export.exported_tensors",
+        lambda model: {
+            f"model.{n}" if n != "lm_head.weight" else n: t.clone() * 1.01
+            for n, t in model.state_dict().items()
+        },
+    )
+    with pytest.raises(TrainingError, match="logits differ"):
+        export(opened, tmp_path / "hf")
+    assert (tmp_path / "hf" / "model.safetensors").read_bytes() == before
+
+
+def test_evaluation_tells_sources_and_languages_apart(tmp_path: Path, trainer_of: Any) -> None:
+    path = write_run(tmp_path)
+    write_documents(tmp_path / "shards" / "code-held", 6, seed=9, source="code", split="held_out")
+    folder = finished(trainer_of, path)
+    languages = {"web-held": ["en"] * 20 + ["de"] * 10, "code-held": ["und"] * 6}
+    (tmp_path / "languages.json").write_text(json.dumps(languages))
+    given = [str(folder), "--languages", str(tmp_path / "languages.json")]
+    assert evaluate.main([*given, "--out", str(tmp_path / "scores.json")]) == 0
+    found = json.loads((tmp_path / "scores.json").read_text())
+    rows = {(row["source"], row["language"]): row for row in found["groups"]}
+    assert set(rows) == {("code", "und"), ("web", "de"), ("web", "en")}
+    assert sum(row["bytes"] for row in rows.values()) == found["total"]["bytes"]
+    nats = sum(row["bits_per_byte"] * row["bytes"] for row in rows.values())
+    assert nats / found["total"]["bytes"] == pytest.approx(found["total"]["bits_per_byte"])
+    assert len(found["continuations"]) == 3
+
+
+def test_a_folder_without_a_run_is_said(tmp_path: Path, capsys: Any) -> None:
+    assert evaluate.main([str(tmp_path), "--out", str(tmp_path / "x")]) == 1
+    assert "holds no run" in capsys.readouterr().err

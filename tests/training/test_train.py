@@ -1,0 +1,109 @@
+"""The program itself, with real processes of torch.distributed.run and gloo."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.training.miniature import ROOT, lines, result, torchrun, write_run
+
+
+def test_two_ranks_stop_resume_and_end_as_one_rank_would(tmp_path: Path) -> None:
+    """5 steps, resumed for 5 more, on 2 ranks; against the in-process numbers of one file."""
+    keys = {"checkpoint_every": 100, "eval_every": 5}
+    run = write_run(tmp_path, "two", stop_after=5, **keys)
+    first = torchrun(run, 2)
+    assert first.returncode == 0, first.stderr
+    assert result(run)["status"] == "stopped"
+    assert result(run)["step"] == 5
+    second = torchrun(write_run(tmp_path, "two", **keys), 2)
+    assert second.returncode == 0, second.stderr
+    assert "resumed from step-5" in second.stdout
+    found = result(run)
+    assert (found["status"], found["step"], found["processes"]) == ("complete", 10, 2)
+    assert found["held_out"]["bits_per_byte"] > 0
+    assert [line["step"] for line in lines(run)] == list(range(1, 11))
+    assert {"loss", "grad_norm", "lr", "entropy", "batch_entropy", "tokens_per_second"} <= set(
+        lines(run)[0]
+    )
+
+
+@pytest.mark.slow
+def test_world_sizes_see_the_same_batches_and_losses(tmp_path: Path) -> None:
+    runs = {world: write_run(tmp_path, f"w{world}", eval_every=0) for world in (1, 2, 4)}
+    for world, run in runs.items():
+        done = torchrun(run, world)
+        assert done.returncode == 0, done.stderr
+    batches = {w: [line["batch_checksum"] for line in lines(run)] for w, run in runs.items()}
+    assert batches[1] == batches[2] == batches[4]
+    losses = {w: [line["loss"] for line in lines(run)] for w, run in runs.items()}
+    assert losses[2] == pytest.approx(losses[1], rel=1e-5)
+    assert losses[4] == pytest.approx(losses[1], rel=1e-5)
+
+
+@pytest.mark.slow
+def test_a_resumed_run_equals_an_undisturbed_one_bit_for_bit(tmp_path: Path) -> None:
+    whole, parts = write_run(tmp_path, "whole"), write_run(tmp_path, "parts", checkpoint_every=3)
+    assert torchrun(whole).returncode == 0
+    killed = torchrun(parts, GRISTMILL_FAULT="training.step:5")
+    assert killed.returncode != 0
+    assert "fault: training.step" in killed.stderr
+    assert torchrun(parts).returncode == 0
+    assert result(parts)["checkpoint"]["identity"] == result(whole)["checkpoint"]["identity"]
+    for name in ("loss", "batch_checksum"):
+        assert [one[name] for one in lines(parts)] == [one[name] for one in lines(whole)]
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("point", ["start", "written", "before_rename", "after_rename",
+                                   "after_pointer", "after_purge"])  # fmt: skip
+def test_killed_around_a_checkpoint_nothing_half_done_is_seen(tmp_path: Path, point: str) -> None:
+    whole, run = write_run(tmp_path, "whole"), write_run(tmp_path, "cut", checkpoint_every=2)
+    assert torchrun(whole, 1).returncode == 0
+    killed = torchrun(run, 1, GRISTMILL_FAULT=f"training.checkpoint.{point}:2")
+    assert killed.returncode != 0
+    assert f"fault: training.checkpoint.{point}" in killed.stderr
+    again = torchrun(run, 1)
+    assert again.returncode == 0, again.stderr
+    expected = 4 if point in {"after_rename", "after_pointer", "after_purge"} else 2
+    assert f"resumed from step-{expected}" in again.stdout
+    assert result(run)["checkpoint"]["identity"] == result(whole)["checkpoint"]["identity"]
+    left = [p.name for p in (run.parents[1] / "checkpoints/cut/checkpoints").iterdir()]
+    assert not [name for name in left if name.endswith((".tmp", ".old"))]
+
+
+@pytest.mark.slow
+def test_sigterm_saves_and_leaves_with_success(tmp_path: Path) -> None:
+    run = write_run(tmp_path, steps=100_000, checkpoint_every=50_000, eval_every=0)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "training.train", str(run)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=dict(os.environ) | {"OMP_NUM_THREADS": "1"},
+    )
+    metrics = run.parents[1] / "checkpoints/mini/metrics.jsonl"
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and not (metrics.exists() and metrics.stat().st_size):
+        time.sleep(0.2)
+    process.send_signal(signal.SIGTERM)
+    output, _ = process.communicate(timeout=30)
+    assert process.returncode == 0, output
+    found = result(run)
+    assert found["status"] == "stopped"
+    assert found["checkpoint"]["step"] == found["step"] > 0
+
+
+@pytest.mark.slow
+def test_wrong_files_end_with_2_before_anything_is_written(tmp_path: Path) -> None:
+    done = torchrun(write_run(tmp_path, lr=99), 2)
+    assert "RunConfigError" in done.stderr
+    assert "lr is 99" in done.stderr
+    assert "exitcode  : 2" in done.stderr
+    assert not (tmp_path / "checkpoints").exists()

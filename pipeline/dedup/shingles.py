@@ -68,9 +68,10 @@ def word_hashes(texts: pl.Series) -> tuple[U64, I64]:
     data, starts = utf8(texts.str.to_lowercase())
     classes = word_classes()
     offsets = np.zeros(len(texts) + 1, np.int64)
-    words = np.empty(_count_words(data, starts, classes, offsets), np.uint64)
-    _hash_words(data, starts, classes, words)
-    return words, offsets
+    # a word takes two bytes, with what divides it from the next; one in a spaceless script three
+    words = np.empty((int(starts[-1] - starts[0]) + len(texts)) // 2 + 1, np.uint64)
+    _hash_words(data, starts, classes, words, offsets)
+    return words[: offsets[-1]], offsets
 
 
 def shingle_hashes(words: U64, offsets: I64, n: int) -> tuple[U64, I64]:
@@ -114,11 +115,9 @@ def mix(h: np.uint64) -> np.uint64:
 
 
 @njit(cache=True, nogil=True)
-def _code_point(data: U8, i: int) -> tuple[int, int]:
-    """The code point that starts at byte i of valid UTF-8, and its length in bytes."""
+def code_point(data: U8, i: int) -> tuple[int, int]:
+    """The code point beyond ASCII that starts at byte i of valid UTF-8, and its length in bytes."""
     lead = int(data[i])
-    if lead < 0x80:
-        return lead, 1
     if lead < 0xE0:
         return ((lead & 0x1F) << 6) | (data[i + 1] & 0x3F), 2
     if lead < 0xF0:
@@ -128,48 +127,37 @@ def _code_point(data: U8, i: int) -> tuple[int, int]:
 
 
 @njit(cache=True, nogil=True)
-def _count_words(data: U8, starts: I64, classes: U8, offsets: I64) -> int:
+def _hash_words(data: U8, starts: I64, classes: U8, words: U64, offsets: I64) -> None:
     n = 0
-    for d in range(len(starts) - 1):
-        inside = False
-        i = starts[d]
-        while i < starts[d + 1]:
-            point, size = _code_point(data, i)
-            kind = classes[point]
-            if kind == WORD_ITSELF or (kind == IN_WORD and not inside):
-                n += 1
-            inside = kind == IN_WORD
-            i += size
-        offsets[d + 1] = n
-    return n
-
-
-@njit(cache=True, nogil=True)
-def _hash_words(data: U8, starts: I64, classes: U8, words: U64) -> None:
-    n = -1
     for d in range(len(starts) - 1):
         inside = False
         h = FNV_BASIS
         i = starts[d]
         while i < starts[d + 1]:
-            point, size = _code_point(data, i)
+            size = 1
+            point = int(data[i])
+            if point >= 0x80:
+                point, size = code_point(data, i)
             kind = classes[point]
-            if inside and kind != IN_WORD:
+            if kind != IN_WORD and inside:
                 words[n] = mix(h)
+                n += 1
                 inside = False
             if kind != OUTSIDE:
                 if not inside:
-                    n += 1
                     h = FNV_BASIS
-                for k in range(size):
-                    h = (h ^ np.uint64(data[i + k])) * FNV_PRIME
-                if kind == WORD_ITSELF:
-                    words[n] = mix(h)
-                else:
+                for k in range(i, i + size):
+                    h = (h ^ np.uint64(data[k])) * FNV_PRIME
+                if kind == IN_WORD:
                     inside = True
+                else:
+                    words[n] = mix(h)
+                    n += 1
             i += size
         if inside:
             words[n] = mix(h)
+            n += 1
+        offsets[d + 1] = n
 
 
 @njit(cache=True, nogil=True)

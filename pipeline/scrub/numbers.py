@@ -65,7 +65,11 @@ def _valid(number: str, begin: int, region: str | None) -> list[Span]:
     return []
 
 
-CARD = re.compile(r"(?<![\w./-])[3-6]\d(?:[ -]?\d){11,18}(?![\w-])")
+CARD = re.compile(
+    r"(?<![\w./-])(?:[3-6]\d{12,18}|[3-6]\d{3}([ -])\d{4}(?:\1\d{4}){2}(?:\1\d{3})?"
+    r"|3\d{3}([ -])\d{6}\2\d{4,5})(?![\w-])"
+)
+"""In one run or in the groups that are printed on cards: 4-4-4-4(-3), 4-6-5, 4-6-4."""
 ISSUERS = re.compile(
     r"4(?:\d{12}|\d{15}|\d{18})"  # Visa
     r"|(?:5[1-5]\d\d|222[1-9]|22[3-9]\d|2[3-6]\d\d|27[01]\d|2720)\d{12}"  # Mastercard

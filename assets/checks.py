@@ -6,6 +6,7 @@ and stops the rest of the run where the gate blocks; the stages refuse such a ma
 libraries; `chain` whether what it was compared with is still what it was.
 """
 
+import contextlib
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -17,9 +18,10 @@ import dagster as dg
 from assets.display import clean
 from assets.millwork import MillResource
 from assets.partitions import CORPORA, SNAPSHOTS, SOURCES
-from pipeline.dataset import read_manifest
+from pipeline.dataset import Dataset, read_manifest
 from pipeline.driver import StageSpec
 from pipeline.errors import GristmillError
+from pipeline.inputs import dataset_input
 from pipeline.manifest import Content, Gate, Manifest
 from pipeline.mill import Mill, PlannedOnly
 from pipeline.plan import changed_keys
@@ -135,18 +137,52 @@ def configuration(mill: Mill, asset: str, partitions: Sequence[str | None]) -> d
 
 def differences(mill: Mill, asset: str, partition: str | None, manifest: Manifest) -> str | None:
     """What differs between how a partition was made and how it would be made; None if nothing."""
-    asked: list[StageSpec] = []
-    planning = replace(mill, planning=lambda spec, tasks: asked.append(spec))
     try:
-        function = stage_function(asset)
-        _ = function(planning, partition) if partition else function(planning)
-    except PlannedOnly:
-        pass
+        plans = list(planned(mill, asset, partition, manifest))
     except GristmillError as error:
         return f"cannot be made now ({error.message})"
-    if not asked:
-        return None
-    spec, content = asked[0], manifest.content
+    found = [one for spec, content in plans for one in compare(spec, content)]
+    return ", ".join(dict.fromkeys(found)) or None
+
+
+def planned(
+    mill: Mill, asset: str, partition: str | None, manifest: Manifest
+) -> Iterator[tuple[StageSpec, Content]]:
+    """What a stage would do now, beside what it did; a source has two steps before its last."""
+    if asset != "source_texts":
+        spec = ask(mill, stage_function(asset), *([partition] if partition else []))
+        if spec:
+            yield spec, manifest.content
+        return
+    from pipeline.stages.corpus import dedup_input
+    from pipeline.stages.curation import scrub_input
+
+    out = mill.folder(asset, partition)
+    scored, deduped = (Dataset.open(out.child(f"steps/{name}")) for name in ("scored", "deduped"))
+    first, second = dataset_input(scored), dataset_input(deduped)
+    name = f"{asset}.deduped"
+    for spec, made in (
+        (ask(mill, stage_function(asset), partition), scored.manifest),
+        (ask(mill, dedup_input, first, [], deduped.store, partition, stage=name), deduped.manifest),
+        (ask(mill, scrub_input, second, out, partition, stage=asset), manifest),
+    ):
+        if spec:
+            yield spec, made.content
+
+
+def ask(
+    mill: Mill, function: Callable[..., Manifest], *given: Any, **more: Any
+) -> StageSpec | None:
+    """The configuration, code and libraries that a stage would run with now; nothing is run."""
+    asked: list[StageSpec] = []
+    planning = replace(mill, planning=lambda spec, tasks: asked.append(spec))
+    with contextlib.suppress(PlannedOnly):
+        function(planning, *given, **more)
+    return asked[0] if asked else None
+
+
+def compare(spec: StageSpec, content: Content) -> list[str]:
+    """Configuration keys, code version and libraries that differ."""
     found = [f"{key} changed" for key in changed_keys(content.config, dict(spec.config))]
     if content.code_version != spec.code_version:
         found.append(f"code version {content.code_version}, now {spec.code_version}")
@@ -154,7 +190,7 @@ def differences(mill: Mill, asset: str, partition: str | None, manifest: Manifes
         made_with = content.libraries.get(name)
         if made_with is not None and made_with != version:
             found.append(f"{name} {made_with}, now {version}")
-    return ", ".join(found) or None
+    return found
 
 
 def stage_function(asset: str) -> Callable[..., Manifest]:

@@ -5,6 +5,7 @@ control characters and at most 200 characters long; `display.excerpts: false` sh
 here reads more than the first part of a dataset; all sums come from the manifest.
 """
 
+import json
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,8 @@ Row = dict[str, str | int | float | bool | None]
 
 ROWS = 30
 """Longest table; the rest is one row `(others)`."""
+HOST_PARTS = 4
+"""Decision tables that are read for the hosts."""
 BAR = 24
 """Characters of a full bar."""
 GROUPS = ("language", "source", "licence", "split", "extractor")
@@ -51,6 +54,9 @@ def metadata(mill: Mill, asset: str, partition: str | None, manifest: Manifest) 
     if schema:
         shown["dagster/column_schema"] = schema
     shown |= tables(content)
+    hosts = host_table(store, content)
+    if hosts:
+        shown["by_host"] = hosts
     if mill.config.display.excerpts:
         shown |= excerpts(mill, store, content)
     return shown
@@ -110,6 +116,31 @@ def group_table(name: str, groups: Mapping[str, Sequence[int]]) -> dg.TableMetad
     )
 
 
+def host_table(store: Store, content: Content) -> dg.TableMetadataValue | None:
+    """Hosts by records, with the share that was dropped, over the first parts; None without any."""
+    from pipeline.driver import count_hosts
+
+    hosts: dict[str, list[int]] = {}
+    for entry in content.decisions[:HOST_PARTS]:
+        for host, (n, kept) in count_hosts(read_part(store, entry, ["url", "kept"])).items():
+            total = hosts.setdefault(host, [0, 0])
+            total[0] += n
+            total[1] += kept
+    if not hosts:
+        return None
+    largest = sorted(hosts.items(), key=lambda item: (-item[1][0], item[0]))[:ROWS]
+    return table(
+        {
+            "host": clean(host),
+            "records": n,
+            "kept": kept,
+            "dropped": f"{1 - kept / n:.1%}",
+            "": bar(1 - kept / n),
+        }
+        for host, (n, kept) in largest
+    )
+
+
 def histogram(counts: Sequence[int]) -> dg.TableMetadataValue:
     """How many documents have which score, between 0 and 1."""
     most = max([*counts, 1])
@@ -125,25 +156,51 @@ def own_figures(summary: Mapping[str, Any]) -> dict[str, Any]:
     known = {*GROUPS, "quality_histogram"}
     shown: dict[str, Any] = {}
     for key, value in summary.items():
-        if key in known or value is None:
-            continue
-        if isinstance(value, bool | int | float):
-            shown[key] = value
-        elif isinstance(value, str):
-            shown[key] = clean(value)
-        elif isinstance(value, Mapping) and value:
-            shown[key] = table(list(_rows(value))[:ROWS])
-        elif isinstance(value, list) and value and isinstance(value[0], Mapping):
-            shown[key] = table({clean(k): _cell(v) for k, v in row.items()} for row in value[:ROWS])
+        if key not in known and value is not None:
+            shown |= _figure(clean(key), value)
     return shown
 
 
-def _rows(value: Mapping[str, Any]) -> Iterable[Row]:
-    for name, inner in value.items():
-        if isinstance(inner, Mapping):
-            yield {"": clean(str(name)), **{clean(str(k)): _cell(v) for k, v in inner.items()}}
-        else:
-            yield {"": clean(str(name)), "value": _cell(inner)}
+def _figure(name: str, value: Any) -> dict[str, Any]:
+    if isinstance(value, bool | int | float):
+        return {name: value}
+    if isinstance(value, str):
+        return {name: clean(value)}
+    if isinstance(value, list):
+        rows = [{"": "", **one} if isinstance(one, Mapping) else _pair(one) for one in value]
+        return {name: table(_cells(row) for row in rows[:ROWS])} if rows else {}
+    nested = {key: inner for key, inner in value.items() if isinstance(inner, Mapping)}
+    plain = {key: inner for key, inner in value.items() if key not in nested}
+    shown: dict[str, Any] = {}
+    if plain:
+        shown[name] = table(_cells({"": k, "value": v}) for k, v in list(plain.items())[:ROWS])
+    if nested and not any(_has_mappings(inner) for inner in nested.values()):
+        rows = [{"": key, **inner} for key, inner in list(nested.items())[:ROWS]]
+        shown[f"{name}.each" if plain else name] = table(_cells(_per_token(row)) for row in rows)
+        return shown
+    for key, inner in nested.items():
+        shown |= _figure(f"{name}.{clean(str(key))}", inner)
+    return shown
+
+
+def _has_mappings(value: Mapping[str, Any]) -> bool:
+    return any(isinstance(inner, Mapping) for inner in value.values())
+
+
+def _pair(value: Any) -> dict[str, Any]:
+    pair = isinstance(value, list) and len(value) == 2
+    return {"": value[0], "value": value[1]} if pair else {"": value}
+
+
+def _per_token(row: dict[str, Any]) -> dict[str, Any]:
+    """Bytes per token beside bytes and tokens: what a language costs."""
+    if row.get("tokens") and row.get("bytes") and "bytes_per_token" not in row:
+        return {**row, "bytes_per_token": round(row["bytes"] / row["tokens"], 4)}
+    return row
+
+
+def _cells(row: Mapping[str, Any]) -> Row:
+    return {clean(str(key)): _cell(value) for key, value in row.items()}
 
 
 def excerpts(mill: Mill, store: Store, content: Content) -> dict[str, Any]:
@@ -195,10 +252,17 @@ def dropped_examples(
             "reason": row["reason"],
             "value": row["value"],
             "threshold": row["threshold"],
+            "kept instead": _kept_instead(row["detail"]),
             "text": texts.get(row["doc_id"]),
         }
         for row in chosen.iter_rows(named=True)
     ]
+
+
+def _kept_instead(detail: str | None) -> str | None:
+    """Of a duplicate, the page that was kept."""
+    found = json.loads(detail) if detail else {}
+    return clean(str(found.get("kept_url") or found["kept"])) if "kept" in found else None
 
 
 def _texts(

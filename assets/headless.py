@@ -16,10 +16,11 @@ from dagster._core.errors import DagsterAssetCheckFailedError
 
 from assets.automation import JOB_ASSETS
 from assets.instance import prepare_home
+from assets.materialise import LISTENERS
 from assets.partitions import RUNS, SNAPSHOTS, SOURCES, register
 from pipeline.config import Config
 from pipeline.errors import GateError, GristmillError, UsageError
-from pipeline.mill import Mill
+from pipeline.mill import Mill, Progress
 from resources.mill import open_mill
 from training.errors import TrainingError
 
@@ -39,7 +40,12 @@ class Call:
 
 
 def materialise(
-    config: Config, *, kind: str, partition: str, select: Sequence[str] | None = None
+    config: Config,
+    *,
+    kind: str,
+    partition: str,
+    select: Sequence[str] | None = None,
+    progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Materialise a snapshot or source up to its token shards, or a run up to its exported model.
 
@@ -55,8 +61,9 @@ def materialise(
     home = prepare_home(root)
     with dg.DagsterInstance.get() as instance, contextlib.closing(Session(config, instance)) as run:
         register(instance, KINDS[kind], partition)
-        for call in run.plan(kind, partition, select):
-            run.execute(call)
+        with listening(progress):
+            for call in run.plan(kind, partition, select):
+                run.execute(call)
     return {
         "kind": kind,
         "partition": partition,
@@ -134,7 +141,8 @@ class Session:
     def execute(self, call: Call) -> None:
         """One run; its results are added to `made` and `lines`. Raises what the stage raised."""
         job = self.repository.get_job(call.job)
-        level = "INFO" if sys.stderr.isatty() else "WARNING"
+        # a failure is told in one sentence by whoever called; the traceback is in the UI
+        level = "CRITICAL"
         try:
             with stdout_to_stderr():
                 result = job.execute_in_process(
@@ -201,6 +209,18 @@ def selected(names: Sequence[str], partition: str) -> Iterator[Call]:
         chosen = tuple(asset for asset in assets if asset in names)
         if chosen and job != "arrival":
             yield Call(job, chosen, None if job in WHOLE else partition)
+
+
+@contextlib.contextmanager
+def listening(progress: Progress | None) -> Iterator[None]:
+    """Tell `progress` of the parts that stages have done."""
+    told = [progress] if progress else []
+    LISTENERS.extend(told)
+    try:
+        yield
+    finally:
+        for one in told:
+            LISTENERS.remove(one)
 
 
 @contextlib.contextmanager

@@ -30,6 +30,9 @@ Stage = Callable[[Mill], Manifest]
 
 DATA, TRAINING = "team:data", "team:training"
 
+LISTENERS: list[Progress] = []
+"""Who else is told of the parts that are done: the terminal of a headless run."""
+
 RETRIES = 3
 RETRY_SECONDS = 20
 """After a store that refused for about a minute (storage.attempts), so many tries, so far apart."""
@@ -153,8 +156,11 @@ def _asking(context: dg.AssetExecutionContext) -> dict[str, Any]:
 def progress(context: dg.AssetExecutionContext) -> Progress:
     """Parts done, in the log of the run: at most some twenty lines a stage."""
     said: dict[str, int] = {}
+    watching = list(LISTENERS)
 
     def say(stage: str, done: int, total: int) -> None:
+        for listener in watching:
+            listener(stage, done, total)
         step = max(1, total // 20)
         if done // step > said.get(stage, -1):
             said[stage] = done // step

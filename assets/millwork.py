@@ -25,6 +25,7 @@ from resources.mill import ROOT_VARIABLE, open_mill
 from resources.storage import open_store
 
 CONFIG_VARIABLE = "GRISTMILL_CONFIG"
+SETTINGS_VARIABLE = "GRISTMILL_SETTINGS"
 
 
 class Launch(dg.Config):
@@ -43,13 +44,14 @@ class MillResource(dg.ConfigurableResource):
     config: str | None = None
     """Configuration file; else GRISTMILL_CONFIG, else `gristmill.yaml` in the storage root."""
     settings: str | None = None
-    """A whole configuration as JSON, in place of file and root (headless runs)."""
+    """A whole configuration as JSON, in place of file and root; else GRISTMILL_SETTINGS."""
 
     _engines: dict[str, Engine] = PrivateAttr(default_factory=dict)
 
     def load(self, overrides: Mapping[str, Any] | None = None) -> Config:
         """The configuration with overrides. Raises ConfigError naming the key."""
-        given = json.loads(self.settings) if self.settings else self._from_files()
+        settings = self.settings or (None if self.root else os.environ.get(SETTINGS_VARIABLE))
+        given = json.loads(settings) if settings else self._from_files()
         values = merge(given, overrides or {})
         preset = values.get("preset")
         return load_config(preset=str(preset) if preset else None, overrides=values)

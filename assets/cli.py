@@ -37,6 +37,36 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(message, hint=f"see {self.prog} --help")
 
 
+def local_path(text: str) -> Path:
+    """A path of this machine. UsageError for an empty one and for an address."""
+    if not text or "\0" in text or "://" in text:
+        message = f"{text!r} is not a path on this machine"
+        raise UsageError(message, hint="stages of a store at s3:// run with `gristmill run`")
+    return Path(text)
+
+
+def out_folder(text: str) -> Path:
+    """Where a dataset goes: a folder, or nothing there yet."""
+    path = local_path(text)
+    for place in (path, *path.parents):
+        if place.exists() or place.is_symlink():
+            if place.is_dir():
+                return path
+            message = f"--out {path}: {place} is not a folder"
+            raise UsageError(message, hint="name a folder, or one that is not there yet")
+    return path
+
+
+def out_file(text: str) -> Path:
+    """Where one file goes: not a folder, and in a folder or in one that is not there yet."""
+    path = local_path(text)
+    if path.is_dir():
+        message = f"--out {path} is a folder"
+        raise UsageError(message, hint="name a file in it")
+    out_folder(str(path.parent))
+    return path
+
+
 def build_parser() -> Parser:
     """The whole command line."""
     parser = Parser(prog="gristmill", description="Mills web crawls into a trained base model.")
@@ -75,28 +105,27 @@ def _common() -> Parser:
 
 def _stage_verbs(verb: Any, verbs: Any) -> None:
     extract = verb("extract", "main text of WARC or HTML files", "data")
-    extract.add_argument("inputs", nargs="+", metavar="WARC|HTML", type=Path)
+    extract.add_argument("inputs", nargs="+", metavar="WARC|HTML", type=local_path)
     extract.add_argument("--snapshot", metavar="NAME", help="default: the parent folder's name")
     for name, text in (
         ("filter", "keep documents in wanted languages that pass the rules"),
         ("scrub", "replace personal data, remove contaminated documents"),
     ):
-        verb(name, text, "data").add_argument("inputs", nargs="+", metavar="IN", type=Path)
+        verb(name, text, "data").add_argument("inputs", nargs="+", metavar="IN", type=local_path)
     score = verb("score", "quality score, safety score and split", "data")
-    score.add_argument("inputs", nargs="+", metavar="IN", type=Path)
-    score.add_argument("--model", type=Path, required=True, metavar="FILE")
-    score.add_argument("--safety-model", type=Path, metavar="FILE")
+    score.add_argument("inputs", nargs="+", metavar="IN", type=local_path)
+    score.add_argument("--model", type=local_path, required=True, metavar="FILE")
+    score.add_argument("--safety-model", type=local_path, metavar="FILE")
     dedup = verb("dedup", "one copy of each document", "data")
-    dedup.add_argument("inputs", nargs="+", metavar="IN", type=Path)
-    dedup.add_argument("--against", nargs="*", default=[], metavar="EARLIER", type=Path)
+    dedup.add_argument("inputs", nargs="+", metavar="IN", type=local_path)
+    dedup.add_argument("--against", nargs="*", default=[], metavar="EARLIER", type=local_path)
     tokenize = verb("tokenize", "documents to token shards", "data")
-    tokenize.add_argument("inputs", nargs="+", metavar="IN", type=Path)
-    tokenize.add_argument("--tokenizer", type=Path, required=True, metavar="FILE")
+    tokenize.add_argument("inputs", nargs="+", metavar="IN", type=local_path)
+    tokenize.add_argument("--tokenizer", type=local_path, required=True, metavar="FILE")
     mixture = verb("mixture", "the training plan from a store's token shards", "data")
-    for stage in (extract, *(verbs.choices[n] for n in ("filter", "scrub", "score", "dedup"))):
-        stage.add_argument("--out", type=Path, required=True, metavar="DIR")
-    tokenize.add_argument("--out", type=Path, required=True, metavar="DIR")
-    mixture.add_argument("--out", type=Path, required=True, metavar="FILE")
+    for name in ("extract", "filter", "scrub", "score", "dedup", "tokenize"):
+        verbs.choices[name].add_argument("--out", type=out_folder, required=True, metavar="DIR")
+    mixture.add_argument("--out", type=out_file, required=True, metavar="FILE")
     for name, noun, text in (
         ("classifier", "LABELS", "train the quality classifier"),
         ("tokenizer", "IN", "train the tokenizer"),
@@ -106,8 +135,8 @@ def _stage_verbs(verb: Any, verbs: Any) -> None:
             dest="action", required=True, metavar="ACTION", parser_class=Parser
         )
         train = verb("train", text, "data", group)
-        train.add_argument("inputs", nargs="+", metavar=noun, type=Path)
-        train.add_argument("--out", type=Path, required=True, metavar="FILE")
+        train.add_argument("inputs", nargs="+", metavar=noun, type=local_path)
+        train.add_argument("--out", type=out_file, required=True, metavar="FILE")
 
 
 def _store_verbs(verb: Any) -> None:

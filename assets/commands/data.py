@@ -11,8 +11,9 @@ from assets.commands.session import (
     require_root,
     stage_result,
 )
-from pipeline.errors import UsageError
+from pipeline.errors import GristmillError, UsageError
 from pipeline.inputs import check_input_path
+from pipeline.layout import check_name
 
 Result = dict[str, Any]
 
@@ -36,12 +37,24 @@ def extract(arguments: argparse.Namespace) -> Result:
         if not path.name.lower().endswith((*HTML_ENDINGS, *WARC_ENDINGS)):
             message = f"{path} is neither a WARC nor an HTML file by its name"
             raise UsageError(message, hint=f"one of {', '.join((*WARC_ENDINGS, *HTML_ENDINGS))}")
-    snapshot = arguments.snapshot or _folder_name(paths)
+    check_distinct(paths)
+    given = arguments.snapshot
+    snapshot = check_name("snapshot", _folder_name(paths) if given is None else given)
     from pipeline.stages.crawl import extract_files
 
     with mill_for(arguments, config, arguments.out) as mill:
         manifest = extract_files(mill, paths, mill.root, snapshot)
     return stage_result(manifest, arguments.out, arguments)
+
+
+def check_distinct(paths: list[Path]) -> None:
+    """Refuse two files of one base name: it is what tells their documents apart."""
+    names = [path.name for path in paths]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        message = f"{twice[0]} is named {names.count(twice[0])} times"
+        hint = "file names tell the documents of a snapshot apart; give each file once"
+        raise UsageError(message, hint=hint)
 
 
 def _folder_name(paths: list[Path]) -> str:
@@ -87,8 +100,18 @@ def dedup(arguments: argparse.Namespace) -> Result:
     with mill_for(arguments, config, arguments.out) as mill:
         given = open_inputs(mill, arguments.inputs)
         earlier = [Dataset.open(mill.open_store(str(path))) for path in arguments.against]
+        check_earlier(earlier)
         manifest = dedup_input(mill, given, earlier, mill.root, None)
     return stage_result(manifest, arguments.out, arguments)
+
+
+def check_earlier(earlier: list[Any]) -> None:
+    """Refuse earlier datasets without signatures: another stage made them."""
+    for dataset in earlier:
+        content = dataset.manifest.content
+        if content.signatures is None and content.stage != "deduped_corpus":
+            message = f"--against {dataset.store.url} was made by {content.stage}, not by dedup"
+            raise UsageError(message, hint="name dataset folders that `gristmill dedup` wrote")
 
 
 def scrub(arguments: argparse.Namespace) -> Result:
@@ -105,7 +128,12 @@ def scrub(arguments: argparse.Namespace) -> Result:
 def classifier_train(arguments: argparse.Namespace) -> Result:
     """`gristmill classifier train LABELS --out FILE`."""
     config = configuration(arguments)
-    _check_inputs(arguments.inputs)
+    for path in arguments.inputs:
+        if check_input_path(path) in ("dataset", "folder"):
+            message = f"labels {path} are a folder"
+            raise UsageError(
+                message, hint="give JSONL or Parquet files with `text, label[, split]`"
+            )
     from pipeline.stages.references import train_from_files
 
     model, report = train_from_files(config, arguments.inputs)
@@ -136,9 +164,13 @@ def tokenize(arguments: argparse.Namespace) -> Result:
         raise UsageError(message, hint="gristmill tokenizer train IN... --out FILE makes one")
     from pipeline.stages.tokens import tokenize_input
 
+    try:
+        text = arguments.tokenizer.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        message = f"{arguments.tokenizer} is no tokenizer.json: it is not UTF-8"
+        raise GristmillError(message, hint="`gristmill tokenizer train` writes one") from error
     with mill_for(arguments, config, arguments.out) as mill:
         given = open_inputs(mill, arguments.inputs)
-        text = arguments.tokenizer.read_text(encoding="utf-8")
         manifest = tokenize_input(mill, given, mill.root, arguments.out.resolve().name, text)
     return stage_result(manifest, arguments.out, arguments)
 
@@ -148,7 +180,7 @@ def mixture(arguments: argparse.Namespace) -> Result:
     import json
 
     config = configuration(arguments)
-    root = require_root(config)
+    root = require_root(config, there=True)
     from pipeline.stages.tokens import mixture as make_plan
     from pipeline.stages.tokens import read_plan
 

@@ -31,12 +31,19 @@ def _config_of_root(root: str | None) -> Path | None:
     return None
 
 
-def require_root(config: Config) -> str:
-    """The store's root. UsageError where none is set."""
-    if not config.storage.root:
+def require_root(config: Config, *, there: bool = False) -> str:
+    """The store's root. UsageError where none is set, or where `there` and its folder is not."""
+    root = config.storage.root
+    if not root:
         message = "no store was named"
         raise UsageError(message, hint="give --root ROOT, or storage.root in the configuration")
-    return config.storage.root
+    if "://" not in root and Path(root).exists() and not Path(root).is_dir():
+        message = f"the store {root} is not a folder"
+        raise UsageError(message, hint="give --root ROOT, a folder or s3://bucket/prefix")
+    if there and "://" not in root and not Path(root).is_dir():
+        message = f"the store {root} is not there"
+        raise UsageError(message, hint="give --root ROOT; `gristmill run` makes a store")
+    return root
 
 
 @contextmanager

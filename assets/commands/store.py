@@ -30,15 +30,17 @@ def run(arguments: argparse.Namespace) -> Result:
 def plan(arguments: argparse.Namespace) -> Result:
     """`gristmill plan`: what would be rebuilt, and what it costs."""
     config = configuration(arguments)
-    from pipeline.stages.order import SNAPSHOT_STAGES
-
+    require_root(config, there=not arguments.snapshot)
     from pipeline.mill import registered_snapshots
     from pipeline.plan import plan_partition
+    from pipeline.stages.order import SNAPSHOT_STAGES
 
     with mill_for(arguments, config) as mill:
         names = [arguments.snapshot] if arguments.snapshot else registered_snapshots(mill.root)
         rows = [p for name in names for p in plan_partition(mill, name, SNAPSHOT_STAGES)]
     if not arguments.json:
+        if not names:
+            print("no snapshot is registered yet; look at a new one with --snapshot S")
         for row in rows:
             cost = f"{row.missing}/{row.parts} parts, {row.input_bytes / 1e6:,.1f} MB, "
             cost += f"{row.cpu_seconds:,.0f} CPU s" + ("" if row.measured else " (guessed rate)")
@@ -54,7 +56,7 @@ def plan(arguments: argparse.Namespace) -> Result:
 def prune(arguments: argparse.Namespace) -> Result:
     """`gristmill prune [--apply]`: what nothing references any more."""
     config = configuration(arguments)
-    root = require_root(config)
+    root = require_root(config, there=True)
     from pipeline.prune import apply, plan_prune
     from resources.storage import open_store
 
@@ -74,7 +76,7 @@ def prune(arguments: argparse.Namespace) -> Result:
 def trace(arguments: argparse.Namespace) -> Result | None:
     """`gristmill trace --url | --doc | --token [--raw]`."""
     config = configuration(arguments)
-    root_url = require_root(config)
+    root_url = require_root(config, there=True)
     from pipeline import trace as ways
     from resources.storage import open_store
 

@@ -81,14 +81,13 @@ def load_config(
     Raises ConfigError for a file that is absent or no mapping, an unknown preset or key, a value
     that is out of range.
     """
-    given = read_yaml(path) if path else {}
-    merged: dict[str, Any] = {}
-    chosen = preset or given.get("preset")
-    if chosen:
-        merged = read_preset(str(chosen))
-    for layer in (given, overrides or {}, *map(parse_setting, sets)):
+    layers = [read_yaml(path) if path else {}, overrides or {}, *map(parse_setting, sets)]
+    named = [layer["preset"] for layer in layers if layer.get("preset") is not None]
+    chosen = named[-1] if preset is None and named else preset
+    merged = {} if chosen is None else read_preset(str(chosen))
+    for layer in layers:
         merged = merge(merged, layer)
-    if chosen:
+    if chosen is not None:
         merged["preset"] = chosen
     return validate(merged)
 
@@ -97,9 +96,10 @@ def read_yaml(path: Path) -> dict[str, Any]:
     """A YAML mapping from a file."""
     try:
         text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        message = f"configuration file {path} cannot be read: {error.strerror}"
-        raise ConfigError(message, hint="give an existing file with --config") from error
+    except (OSError, UnicodeDecodeError) as error:
+        why = "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else error.strerror
+        message = f"configuration file {path} cannot be read: {why}"
+        raise ConfigError(message, hint="give an existing YAML file with --config") from error
     return parse_yaml(text, str(path))
 
 
@@ -143,7 +143,13 @@ def parse_setting(setting: str) -> dict[str, Any]:
     if not equals or not key.strip():
         message = f"--set {setting!r} is no setting"
         raise ConfigError(message, hint="write it as section.key=value")
-    nested: Any = yaml.safe_load(value) if value.strip() else value
+    nested: Any = value
+    if value.strip():
+        try:
+            nested = yaml.safe_load(value)
+        except yaml.YAMLError as error:
+            message = f"--set {setting!r}: the value is not valid YAML"
+            raise ConfigError(message, hint=f"quote it: {key}='\"...\"'; lists: [a, b]") from error
     for part in reversed(key.strip().split(".")):
         nested = {part: nested}
     return dict(nested)

@@ -46,7 +46,9 @@ def _labelled(frame: pl.DataFrame) -> PartResult:
     import polars as pl
 
     if "label" not in frame.columns:
-        message = f"labels have no column `label`; they have {', '.join(frame.columns)}"
+        filled = [c for c in frame.columns if frame[c].null_count() < frame.height]
+        have = f"they have {', '.join(filled)}" if filled else "they have no readable row"
+        message = f"labels have no column `label`; {have}"
         raise GristmillError(message, hint="one JSON object a line: text, label[, split]")
     whole = pl.col("label").is_not_null() & (pl.col("text").str.strip_chars().str.len_bytes() > 0)
     decisions = frame.select(

@@ -208,7 +208,8 @@ def _positive(model: Any, names: Sequence[str]) -> str:
     for name in names:
         if f"__label__{name}" in labels:
             return f"__label__{name}"
-    message = f"the classifier has labels {', '.join(labels)}, none of which is a positive class"
+    some = ", ".join(labels[:5]) + (f" and {len(labels) - 5} more" if len(labels) > 5 else "")
+    message = f"the classifier has labels {some}, none of which is a positive class"
     raise GristmillError(message, hint=f"its positive label must be one of {', '.join(names)}")
 
 

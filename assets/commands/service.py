@@ -1,0 +1,79 @@
+"""Verbs around the graph: demo, up, doctor, train."""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from assets.commands.session import configuration, require_root
+from pipeline.errors import GristmillError, UsageError
+
+Result = dict[str, Any]
+DEMO_ROOT = "demo-store"
+
+
+def demo(arguments: argparse.Namespace) -> Result:
+    """`gristmill demo`: the whole graph on the sample, to a trained checkpoint."""
+    from assets.demo.run import run_demo
+
+    root = Path(arguments.root or DEMO_ROOT).absolute()
+    stream = sys.stderr if arguments.json else sys.stdout
+    result = run_demo(
+        root, keep=arguments.keep, say=lambda line: print(line, file=stream, flush=True)
+    )
+    for line in result.get("closing", ()):
+        print(line, file=stream)
+    return result
+
+
+def up(arguments: argparse.Namespace) -> None:
+    """`gristmill up`: Dagster UI and MLflow UI on loopback until Ctrl-C."""
+    demo_store = Path(DEMO_ROOT)
+    if not arguments.root and not arguments.config and demo_store.is_dir():
+        arguments.root = str(demo_store.absolute())
+    config = configuration(arguments)
+    require_root(config)
+    from assets.up import serve
+
+    serve(config, port=arguments.port)
+
+
+def doctor(arguments: argparse.Namespace) -> Result:
+    """`gristmill doctor`: whether this machine has what Gristmill needs."""
+    config = configuration(arguments)
+    from resources.doctor import check
+
+    findings = check(config)
+    bad = [finding for finding in findings if finding.level == "fail"]
+    if not arguments.json:
+        for finding in findings:
+            hint = f"  hint: {finding.hint}" if finding.hint else ""
+            print(f"{finding.level:<6} {finding.name:<18} {finding.text}{hint}")
+    if bad:
+        message = f"{len(bad)} of {len(findings)} checks failed: {', '.join(f.name for f in bad)}"
+        raise GristmillError(message, hint="mend what is marked `fail` above")
+    return {"findings": [finding.as_json() for finding in findings]}
+
+
+def train(arguments: argparse.Namespace) -> Result:
+    """`gristmill train RUN.yaml`: torchrun, without Dagster."""
+    if not arguments.run_file.is_file():
+        message = f"{arguments.run_file} is not there"
+        raise UsageError(message, hint="give a run file, as in ROOT/runs/<name>.yaml")
+    from resources.launcher import launch
+    from training.config import load_run
+    from training.errors import TrainingError
+
+    try:
+        run = load_run(arguments.run_file)
+    except TrainingError as error:
+        raise UsageError(error.message, hint=error.hint) from error
+    stream = sys.stderr if arguments.json else sys.stdout
+    result: Result = launch(
+        arguments.run_file,
+        out=run.out,
+        processes=run.nproc_per_node,
+        device=run.device,
+        say=lambda line: print(line, file=stream, flush=True),
+    )
+    return result

@@ -27,10 +27,15 @@ LIBRARIES = ("numpy", "phonenumbers", "polars")
 KINDS = ("secret", "email", "iban", "card", "ip", "phone")
 SPANS = pl.List(pl.Struct({"out": pl.UInt32, "in": pl.UInt32, "length": pl.UInt32}))
 CONTAMINATED = "contamination.ngram"
+STAGE = "scrubbed_corpus"
 
 
 def scrub_documents(
-    frame: pl.DataFrame, config: ScrubConfig, benchmarks: BenchmarkIndex | None = None
+    frame: pl.DataFrame,
+    config: ScrubConfig,
+    benchmarks: BenchmarkIndex | None = None,
+    *,
+    stage: str = STAGE,
 ) -> PartResult:
     """Scrub the documents of one part.
 
@@ -46,6 +51,7 @@ def scrub_documents(
         benchmarks = index_of(config)
     decisions = decide_contamination(frame, benchmarks)
     kept = frame.filter(decisions["kept"])
+    decisions = decisions.with_columns(stage=pl.lit(stage))
     texts, edits, counts = replace_all(kept, config)
     old = kept["edits"].to_list() if "edits" in kept.columns else [None] * kept.height
     composed = [

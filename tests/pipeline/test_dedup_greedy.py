@@ -126,7 +126,7 @@ CONFIG = st.builds(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.lists(DOCUMENT, max_size=25), CONFIG, st.randoms(use_true_random=False))
 def test_rounds_decide_what_the_loop_decides(documents, config, random):
     documents = [{**d, "doc_id": f"{i:02}"} for i, d in enumerate(documents)]
@@ -160,7 +160,7 @@ def test_rounds_decide_what_the_loop_decides_in_crowded_buckets(seed):
     assert set(decision.pairs.select("doc_id", "other").iter_rows()) == pairs
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.lists(DOCUMENT, max_size=25), CONFIG)
 def test_snapshot_by_snapshot_is_one_run_over_all(documents, config):
     documents = frame([{**d, "doc_id": f"{i:02}"} for i, d in enumerate(documents)])

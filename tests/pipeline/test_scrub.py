@@ -227,6 +227,7 @@ def test_columns_rows_and_order_stay():
     assert parts["tag"].to_list() == [1, 2, 3, 4]
     assert parts["text"].to_list() == ["a", None, "", "b"]
     assert result.tables["decisions"]["kept"].all()
+    assert result.tables["decisions"]["stage"].unique().to_list() == ["scrubbed_corpus"]
     assert scrub().tables["decisions"].height == 0
 
 

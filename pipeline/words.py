@@ -200,7 +200,7 @@ class Tokenizer:
         ends: list[int] = []
         before = len(self._index)
         with self._chunks.memory_zone():
-            for begin, end, mode in new.tolist():
+            for begin, end, mode in zip(*(column.tolist() for column in new.T), strict=True):
                 for token in self._tokenise(data[begin:end].decode(), mode):
                     number = self._index.setdefault(token, len(self._index))
                     tokens.append(number)

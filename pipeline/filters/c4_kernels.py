@@ -53,8 +53,11 @@ def contents(
         if c == BRACE:
             found |= CURLY
             continue
+        if c <= 90:
+            c += 32
         for k in range(len(bits)):
-            if matches(buffer, i, end, texts[bounds[k] : bounds[k + 1]]):
+            begins = texts[bounds[k]] == c
+            if begins and matches(buffer, i, end, texts[bounds[k] : bounds[k + 1]]):
                 found |= bits[k]
     return found
 

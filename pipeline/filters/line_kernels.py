@@ -186,6 +186,9 @@ def symbols(buffer: Any, offsets: Any, out: Any) -> None:
         hashes = dots = ellipses = 0
         for i in range(begin, end):
             c = buffer[i]
+            if 47 < c < 128:  # letters and digits: none of what is counted
+                dots = 0
+                continue
             hashes += 1 if c == HASH else 0
             dots = dots + 1 if c == DOT else 0
             if dots == 3:

@@ -47,7 +47,7 @@ WATCHED: dict[str, Watched] = {
     "filtered_text": Watched("curation:filter_text", SNAPSHOTS, HOSTS),
     "scored_text": Watched("curation:score_text", SNAPSHOTS, YIELD),
     "deduped_corpus": Watched("corpus:dedup_corpus", SNAPSHOTS, {**HOSTS, "chain": True}),
-    "scrubbed_corpus": Watched("curation:scrub_text", SNAPSHOTS, HOSTS),
+    "scrubbed_corpus": Watched("curation:scrub_text", SNAPSHOTS, {**HOSTS, "non_english": False}),
     "source_texts": Watched("sources:source_texts", SOURCES, HOSTS),
     "quality_labels": Watched("references:quality_labels", None, ALWAYS),
     "quality_classifier": Watched("references:quality_classifier", None, ALWAYS),
@@ -66,6 +66,8 @@ CURES: dict[str, str] = {
     "what-if`), or widen gates.yields",
     "host_removal": "look up one of the hosts named (`gristmill trace --url`); a rule that empties "
     "whole sites is usually wrong for them",
+    "non_english": "the corpus is nearly English only: add languages to filter.language.keep, or "
+    "lower filter.language.min_score for those that the funnel loses",
     "chain": "materialise deduped_corpus again for this snapshot and the later ones, in order",
     "mixture": "a source is too small for its weight: lower mixture.weights for it, raise "
     "mixture.max_epochs or lower mixture.total_tokens",

@@ -95,6 +95,31 @@ def host_removal(config: GatesConfig) -> GateRule:
     return rule
 
 
+def non_english(config: GatesConfig) -> GateRule:
+    """Enough of the text is in other languages than English; reported, it blocks nothing."""
+
+    def rule(receipts: Sequence[Receipt], counts: Counts) -> Gate:
+        total = english = 0
+        for receipt in receipts:
+            for language, (_, size) in receipt.figures.get("language", {}).items():
+                total += size
+                english += size if language == "en" else 0
+        share = 1 - english / total if total else 0.0
+        enough = counts.kept >= config.min_sample
+        verdict: Verdict = "pass" if share >= config.non_english else "fail"
+        return Gate(
+            name="non_english",
+            verdict=verdict if enough else "not_enough_sample",
+            value=round(share, 6),
+            threshold=config.non_english,
+            sample=counts.kept,
+            blocking=False,
+            detail="share of the text, in bytes, that is not English",
+        )
+
+    return rule
+
+
 def all_of(*rules: GateRule) -> Callable[[Sequence[Receipt], Counts], list[Gate]]:
     """The gates of a stage, in order."""
     return lambda receipts, counts: [rule(receipts, counts) for rule in rules]

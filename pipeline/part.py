@@ -8,6 +8,9 @@ other parts, and gives the same result for the same input on any machine.
 
 from __future__ import annotations
 
+import shutil
+import tempfile
+import weakref
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -53,3 +56,12 @@ class PartResult:
     """Whatever `files` live in (a temporary folder), held until they are published."""
     reproducible: bool = True
     """False where a hang was cut off, so that the part is not reused."""
+
+
+class Scratch:
+    """A temporary folder that lives as long as this object, or the process."""
+
+    def __init__(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="gristmill-"))
+        # TemporaryDirectory warns where it is left to the garbage collector, as is meant here
+        weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)

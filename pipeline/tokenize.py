@@ -12,9 +12,6 @@ The format is that of `training.shards`; `.docs.parquet` leads from a token to i
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-import weakref
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,7 +26,7 @@ from numpy.typing import NDArray
 from pipeline.config.tokenize import TokenizeConfig
 from pipeline.encoding import encode_texts
 from pipeline.errors import ContractError
-from pipeline.part import OutputFile, PartResult
+from pipeline.part import OutputFile, PartResult, Scratch
 from pipeline.schema import DECISIONS, TEXT, conform
 from pipeline.tokenizer import END_OF_TEXT, WEB, documents_columns, load_tokenizer, tokenizer_hash
 from training.shards import Shard, ShardError, shard_path, token_dtype, write_shard
@@ -218,15 +215,6 @@ def _sums(documents: pl.DataFrame, key: str) -> dict[str, dict[str, int]]:
         documents=pl.len(), tokens=pl.col("n_tokens").sum(), bytes=pl.col("n_bytes").sum()
     )
     return {row.pop(key): row for row in grouped.sort(key).to_dicts()}
-
-
-class Scratch:
-    """A temporary folder that lives as long as this object, or the process."""
-
-    def __init__(self) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="gristmill-shards-"))
-        # TemporaryDirectory warns where it is left to the garbage collector, as is meant here
-        weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
 
 
 def shard_part(

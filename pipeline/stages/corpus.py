@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pipeline.config import section_json
 from pipeline.config.dedup import DedupConfig
 from pipeline.dataset import Dataset, checksum, encode_parquet, read_part
-from pipeline.driver import Clock, PartTask, Receipt, StageSpec, plan_tasks, run_part
+from pipeline.driver import Clock, PartTask, Receipt, StageSpec, plan_tasks
 from pipeline.errors import ConfigError, ContractError, UsageError
 from pipeline.gates import host_removal, yield_band
 from pipeline.inputs import Input, Loaded, Source
@@ -98,9 +98,8 @@ def dedup_input(
         for i, source in enumerate(given.sources)
     ]
     receipts = run_parts(mill, spec, tasks)
-    receipts.append(
-        run_part(whole_task(spec, out, pairs=decision.pairs, clusters=decision.clusters))
-    )
+    whole = whole_task(spec, out, pairs=decision.pairs, clusters=decision.clusters)
+    receipts += run_parts(mill, spec, [whole])
     gates = mill.config.gates
     bands = gates.yields
     band = bands.deduped_corpus if stage == STAGE else bands.source_texts

@@ -18,7 +18,7 @@ from pipeline.config.scrub import ScrubConfig
 from pipeline.dataset import Dataset
 from pipeline.driver import Receipt, StageSpec
 from pipeline.errors import UsageError
-from pipeline.gates import host_removal, yield_band
+from pipeline.gates import host_removal, non_english, yield_band
 from pipeline.inputs import Input, file_checksum
 from pipeline.manifest import InputRef, Manifest
 from pipeline.mill import Mill, run_stage, upstream
@@ -140,16 +140,18 @@ def scrub_input(
     config = by_content(section_json(section))
     spec = StageSpec(stage, run.CODE_VERSION, run.LIBRARIES, partition, config)
     gates = mill.config.gates
-    band = gates.yields.scrubbed_corpus if stage == "scrubbed_corpus" else gates.yields.source_texts
+    web = stage == "scrubbed_corpus"
+    band = gates.yields.scrubbed_corpus if web else gates.yields.source_texts
     rules = [yield_band(band, gates.min_sample), host_removal(gates)]
-    work = partial(_scrub, config=section)
+    rules += [non_english(gates)] if web else []
+    work = partial(_scrub, config=section, stage=stage)
     return run_stage(mill, spec, given, work, out, rules=rules, refs=refs, summarise=_findings)
 
 
-def _scrub(frame: pl.DataFrame, *, config: ScrubConfig) -> PartResult:
+def _scrub(frame: pl.DataFrame, *, config: ScrubConfig, stage: str) -> PartResult:
     from pipeline.scrub.run import scrub_documents
 
-    return scrub_documents(frame, config)
+    return scrub_documents(frame, config, stage=stage)
 
 
 def _findings(receipts: Sequence[Receipt]) -> dict[str, Any]:

@@ -6,7 +6,6 @@ They move nothing by themselves: a new classifier is promoted by materialising i
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -21,7 +20,7 @@ from pipeline.inputs import FileSource, Input, as_one, blob_input, dataset_input
 from pipeline.layout import sha256_hex
 from pipeline.manifest import Manifest
 from pipeline.mill import Mill, run_stage
-from pipeline.part import OutputFile, PartResult
+from pipeline.part import OutputFile, PartResult, Scratch
 from pipeline.stages.curation import MODEL_FILE
 from pipeline.stages.files import expand
 
@@ -108,12 +107,12 @@ def artifact(name: str, data: bytes, decisions: pl.DataFrame, **extra: Any) -> P
     The file is named by its content, so that an older manifest keeps what it names; `mirror` gives
     the current one its plain name as well.
     """
-    folder = tempfile.TemporaryDirectory(prefix="gristmill-")
-    path = Path(folder.name) / name
+    scratch = Scratch()
+    path = scratch.folder / name
     path.write_bytes(data)
     stored = f"{path.stem}-{sha256_hex(data)[:24]}{path.suffix}"
     files = {"parts": [OutputFile(path, stored, decisions.height)]}
-    return PartResult({"decisions": decisions}, files=files, extra=extra, keep=folder)
+    return PartResult({"decisions": decisions}, files=files, extra=extra, keep=scratch)
 
 
 def mirror(mill: Mill, manifest: Manifest, name: str) -> Manifest:

@@ -1,0 +1,159 @@
+"""The end of the demo: its report, and the words it closes with."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from assets.report_fill import collect
+from assets.report_page import render
+from pipeline.config import Config
+from pipeline.mill import Mill, registered_snapshots
+from pipeline.stages.sources import source_names
+from resources.mill import open_mill
+
+LEAD = (
+    "Two overlapping crawl snapshots, built from text that was already on this machine, went through "
+    "the whole graph to a trained model. Every number here comes from the manifests of the run."
+)
+CRAWL_FILES = 4
+PAGES_A_FILE = 30_000
+"""Pages in one WARC file of a recent public crawl, about; it is 1.1 GB."""
+GB_A_FILE = 1.1
+
+
+def write_report(
+    config: Config, run: str, path: Path, times: Sequence[tuple[str, float]]
+) -> dict[str, Any]:
+    """Write the report of a finished demo; what its closing lines say, and those lines."""
+    root = Path(config.storage.root or ".")
+    mill = open_mill(config)
+    sources = source_names(config.sources.location)
+    data = collect(
+        mill,
+        title="Gristmill demo",
+        lead=LEAD,
+        run_folder=root / "checkpoints" / run,
+        sources=sources,
+        writing=writing(root / "evaluation" / run / "evaluation.json"),
+        times=times,
+        commands=commands(mill),
+    )
+    path.write_text(render(data), encoding="utf-8")
+    summary = figures(mill, root, run, sources)
+    return {**summary, "closing": closing(summary, path, data.commands)}
+
+
+def writing(evaluation: Path) -> tuple[str, str]:
+    """The prompt and continuation of the first sample."""
+    found = json.loads(evaluation.read_text(encoding="utf-8"))["continuations"]
+    return (found[0]["prompt"], found[0]["continuation"]) if found else ("", "")
+
+
+def figures(mill: Mill, root: Path, run: str, sources: Sequence[str]) -> dict[str, Any]:
+    """What was kept and why, over both snapshots."""
+    snapshots = registered_snapshots(mill.root)
+    reasons: dict[str, int] = {}
+    kept = {}
+    for asset in ("extracted_text", "filtered_text", "deduped_corpus", "scrubbed_corpus"):
+        made = [m for name in snapshots if (m := mill.find(asset, name))]
+        kept[asset] = sum(m.content.counts.kept for m in made)
+        for manifest in made:
+            for reason, n in manifest.content.counts.reasons.items():
+                reasons[reason] = reasons.get(reason, 0) + n
+    result = json.loads((root / "checkpoints" / run / "result.json").read_text(encoding="utf-8"))
+    return {
+        "pages": kept["extracted_text"],
+        "kept_by_the_rules": round(kept["filtered_text"] / max(kept["extracted_text"], 1), 3),
+        "reasons": dict(sorted(reasons.items(), key=lambda item: (-item[1], item[0]))),
+        "web_text_bytes": _bytes(mill, snapshots),
+        "source_text_bytes": _bytes(mill, sources),
+        "training": {name: result[name] for name in ("step", "tokens", "loss", "held_out")},
+        "checkpoint": result["checkpoint"]["path"],
+    }
+
+
+def _bytes(mill: Mill, corpora: Sequence[str]) -> int:
+    """Bytes of text in the token shards of corpora."""
+    found = [m for name in corpora if (m := mill.find("token_shards", name))]
+    sources = (sums for m in found for sums in m.content.summary["sources"].values())
+    return sum(int(sums["bytes"]) for sums in sources)
+
+
+def commands(mill: Mill) -> list[tuple[str, str]]:
+    """What to try next, with this store's own names."""
+    root = mill.root.url
+    listing = "https://data.commoncrawl.org/crawl-data/{snapshot}/warc.paths.gz"
+    minutes = round(CRAWL_FILES * PAGES_A_FILE / pages_per_second(mill) / 60)
+    crawl = (
+        f"gristmill run --root crawl-store --preset fineweb --snapshot CC-MAIN-2025-43 "
+        f"--set snapshots.files={CRAWL_FILES} --set 'snapshots.location={listing}' "
+        "--select snapshots,extracted_text,filtered_text"
+    )
+    gigabytes = CRAWL_FILES * GB_A_FILE
+    return [
+        ("Open the Dagster UI and the MLflow UI", f"gristmill up --root {root}"),
+        (
+            "Ask what became of a page",
+            f"gristmill trace --root {root} --url {a_url(mill)}",
+        ),
+        (
+            "See every rule's value for it",
+            f"gristmill try {a_url(mill)} --root {root}",
+        ),
+        (
+            "See what another threshold would rebuild",
+            f"gristmill plan --root {root} --set filter.gopher.min_words=100",
+        ),
+        (
+            f"Take {CRAWL_FILES} files of a public crawl: about {gigabytes:.1f} GB to download, then "
+            f"some {minutes} minutes at the rate measured here",
+            crawl,
+        ),
+    ]
+
+
+def pages_per_second(mill: Mill) -> float:
+    """Pages extracted a second in this run, workers and all."""
+    made = [
+        m for name in registered_snapshots(mill.root) if (m := mill.find("extracted_text", name))
+    ]
+    seconds = sum(m.run["seconds"] for m in made)
+    return max(sum(m.content.counts.kept for m in made) / max(seconds, 0.1), 1.0)
+
+
+def a_url(mill: Mill) -> str:
+    """A page of the last snapshot that was dropped as a near-duplicate."""
+    import polars as pl
+
+    snapshot = registered_snapshots(mill.root)[-1]
+    decisions = mill.open("deduped_corpus", snapshot).load("decisions", ["url", "kept", "reason"])
+    near = decisions.filter(pl.col("reason") == "near.minhash")
+    return str((near if near.height else decisions)["url"][0])
+
+
+def closing(
+    summary: dict[str, Any], report: Path, next_commands: Sequence[tuple[str, str]]
+) -> list[str]:
+    """The last lines on the terminal."""
+    held_out = summary["training"]["held_out"]
+    lines = [
+        "",
+        f"{summary['pages']:,} pages, {summary['kept_by_the_rules']:.0%} kept by the rules; dropped "
+        f"for {len(summary['reasons'])} reasons, most often:",
+    ]
+    lines += [f"  {n:>6,}  {reason}" for reason, n in list(summary["reasons"].items())[:12]]
+    lines += [
+        f"{summary['web_text_bytes'] / 1e6:.2f} MB of web text and "
+        f"{summary['source_text_bytes'] / 1e6:.2f} MB of code are tokens now",
+        f"held-out bits per byte {held_out['bits_per_byte']:.3f} after "
+        f"{summary['training']['step']} steps; knowing only how often each token occurs: "
+        f"{held_out['unigram_bits_per_byte']:.3f}",
+        f"checkpoint: {summary['checkpoint']}",
+        f"report:     {report}",
+        "",
+        "What to try next:",
+    ]
+    for what, command in next_commands:
+        lines += [f"  {what}:", f"    {command}"]
+    return lines

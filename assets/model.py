@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import tempfile
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -52,7 +53,10 @@ def checkpoints(context: dg.AssetExecutionContext, mill: MillResource) -> dg.Mat
         register(context.instance, RUNS, name)
         root = local_root(opened)
         run = load_run(root / "runs" / f"{name}.yaml")
-        with tracked(context, opened, root, run) as (environment, link):
+        pin_inputs(opened, run.out)
+        with tracked(context, opened, root, run) as (environment, link), warnings.catch_warnings():
+            # Dagster's own Pipes session warns about a part of itself
+            warnings.simplefilter("ignore", dg.PreviewWarning)
             result = launch(
                 root / "runs" / f"{name}.yaml",
                 out=run.out,
@@ -66,6 +70,21 @@ def checkpoints(context: dg.AssetExecutionContext, mill: MillResource) -> dg.Mat
             metadata=run_metadata(run.out, result, link),
             data_version=dg.DataVersion(result["checkpoint"]["identity"]),
         )
+
+
+def pin_inputs(mill: Mill, out: Path) -> None:
+    """Name the manifests that a run reads in its folder, so that `gristmill prune` keeps them.
+
+    Those of earlier starts stay named: their checkpoints were made of them.
+    """
+    file = out / "inputs.json"
+    before = json.loads(file.read_text(encoding="utf-8")) if file.exists() else []
+    now = [{"name": one.name, "manifest": one.digest} for one in dataset_inputs(mill)]
+    out.mkdir(parents=True, exist_ok=True)
+    temporary = file.with_name(f".tmp-{file.name}")
+    merged = [*before, *(one for one in now if one not in before)]
+    temporary.write_text(json.dumps(merged, indent=1) + "\n", encoding="utf-8")
+    temporary.replace(file)
 
 
 @contextlib.contextmanager

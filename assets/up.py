@@ -49,7 +49,7 @@ class Server:
     process: "subprocess.Popen[bytes]"
 
 
-def up(
+def serve(
     config: Config,
     *,
     config_file: Path | None = None,
@@ -77,7 +77,7 @@ def up(
         DAGSTER_URL: f"http://{HOST}:{dagster}",
         MLFLOW_URL: f"http://{HOST}:{mlflow}",
     }
-    serve(
+    run_servers(
         {
             "Dagster": (dagster, dagster_command(dagster), "/server_info"),
             "MLflow": (mlflow, mlflow_command(mlflow, root, home), "/health"),
@@ -154,7 +154,7 @@ def free_port(first: int) -> int:
     raise UsageError(message, hint="give another one with --port N")
 
 
-def serve(
+def run_servers(
     commands: Mapping[str, tuple[int, list[str], str]],
     environment: Mapping[str, str],
     home: Path,

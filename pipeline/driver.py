@@ -76,8 +76,8 @@ class StageSpec:
 
     @property
     def library_versions(self) -> dict[str, str]:
-        """Distribution -> version, for those that shape the output."""
-        return {name: version(name) for name in sorted(self.libraries)}
+        """Distribution -> version, for those that shape the output; pyarrow writes every table."""
+        return {name: version(name) for name in sorted({*self.libraries, "pyarrow"})}
 
     def key(self, checksums: Iterable[str]) -> str:
         """The part key for inputs with these checksums."""

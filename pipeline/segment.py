@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from itertools import pairwise
 from typing import Any
 
 THAI = re.compile("[\u0e00-\u0e7f]+")
@@ -55,11 +54,3 @@ def _segment(part: str, *, kana: bool) -> list[str]:
     if part.isascii():
         return [part]
     return list(_parser("th" if THAI.search(part) else "ja" if kana else "zh").parse(part))
-
-
-def boundaries(pieces: list[str]) -> list[tuple[int, int]]:
-    """Begin and end of each piece in the joined text, in characters."""
-    ends = [0]
-    for piece in pieces:
-        ends.append(ends[-1] + len(piece))
-    return list(pairwise(ends))

@@ -313,6 +313,7 @@ DESCRIPTIONS: dict[str, str] = {
     "not_empty": "At least one record is kept.",
     "yield": "The kept share lies within its band (gates.yields).",
     "host_removal": "Few of the larger hosts are wiped out (gates.host_removal).",
+    "non_english": "Enough of the text is in other languages (gates.non_english).",
     "chain": "The earlier snapshots are what this one was compared with.",
     "mixture": "The realised shares are the requested ones (mixture.tolerance).",
     "configuration": "Made with today's configuration, classifier, code and libraries.",

@@ -46,7 +46,7 @@ class PartResult:
     """What one part became."""
 
     tables: dict[str, pl.DataFrame]
-    """Kind -> rows. `parts` and `decisions` always; `signals`, `signatures`, ... where they exist."""
+    """Kind -> rows: `parts` and `decisions` always, `signals`, ... where they exist."""
     files: dict[str, list[OutputFile]] = field(default_factory=dict)
     """Kind -> files, for outputs that are no tables; names come from their content."""
     damaged: list[Damage] = field(default_factory=list)

@@ -8,6 +8,7 @@ evaluation and its export. It ends with one page, `report.html`.
 import shutil
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -61,13 +62,11 @@ def run_demo(root: Path, *, keep: bool, say: Say) -> dict[str, Any]:
     config = write_files(root)
     for number, snapshot in enumerate(SNAPSHOTS):
         arrives = "a first snapshot" if number == 0 else "the next snapshot arrives"
-        step(
-            f"{arrives}: {snapshot}",
-            lambda name=snapshot: materialise(config, kind="snapshot", partition=name),
-        )
-    step("mixture: the training plan", lambda: make(config, "run", RUN, "mixture"))
-    for asset in ("checkpoints", "evaluation", "hf_model"):
-        step(f"{asset} of run {RUN}", lambda name=asset: make(config, "run", RUN, name))
+        make = partial(materialise, config, kind="snapshot", partition=snapshot)
+        step(f"{arrives}: {snapshot}", make)
+    for asset in ("mixture", "checkpoints", "evaluation", "hf_model"):
+        make = partial(materialise, config, kind="run", partition=RUN, select=[asset])
+        step(f"{asset} of run {RUN}", make)
     from assets.demo.story import write_report
 
     report = root / "report.html"
@@ -108,8 +107,3 @@ def write_files(root: Path) -> Config:
     runs.mkdir(exist_ok=True)
     (runs / f"{RUN}.yaml").write_text(RUN_FILE)
     return load_config(path)
-
-
-def make(config: Config, kind: str, partition: str, asset: str) -> dict[str, Any]:
-    """One asset."""
-    return materialise(config, kind=kind, partition=partition, select=[asset])

@@ -13,8 +13,9 @@ from pipeline.stages.sources import source_names
 from resources.mill import open_mill
 
 LEAD = (
-    "Two overlapping crawl snapshots, built from text that was already on this machine, went through "
-    "the whole graph to a trained model. Every number here comes from the manifests of the run."
+    "Two overlapping crawl snapshots, built from text that was already on this machine, went "
+    "through the whole graph to a trained model. Every number here comes from the manifests of "
+    "the run."
 )
 CRAWL_FILES = 4
 PAGES_A_FILE = 30_000
@@ -106,8 +107,8 @@ def commands(mill: Mill) -> list[tuple[str, str]]:
             f"gristmill plan --root {root} --set filter.gopher.min_words=100",
         ),
         (
-            f"Take {CRAWL_FILES} files of a public crawl: about {gigabytes:.1f} GB to download, then "
-            f"some {minutes} minutes at the rate measured here",
+            f"Take {CRAWL_FILES} files of a public crawl: about {gigabytes:.1f} GB to download, "
+            f"then some {minutes} minutes at the rate measured here",
             crawl,
         ),
     ]
@@ -139,8 +140,8 @@ def closing(
     held_out = summary["training"]["held_out"]
     lines = [
         "",
-        f"{summary['pages']:,} pages, {summary['kept_by_the_rules']:.0%} kept by the rules; dropped "
-        f"for {len(summary['reasons'])} reasons, most often:",
+        f"{summary['pages']:,} pages, {summary['kept_by_the_rules']:.0%} kept by the rules; "
+        f"dropped for {len(summary['reasons'])} reasons, most often:",
     ]
     lines += [f"  {n:>6,}  {reason}" for reason, n in list(summary["reasons"].items())[:12]]
     lines += [

@@ -53,7 +53,7 @@ class GatesConfig(Section):
         0.95, description="a host that loses a larger share in one stage counts as wiped out"
     )
     non_english: Share = Field(
-        0.2, description="lowest share of a snapshot's clean text that is not English; reported only"
+        0.2, description="lowest share of the clean text that is not English; reported only"
     )
     hosts_wiped_out: Share = Field(
         0.5, description="largest share of the looked-at hosts that may be wiped out"

@@ -2,6 +2,7 @@
 
 `GRISTMILL_FAULT=name` (or `name:n`) sends SIGKILL to the process that arrives at the point for the
 n-th time; names of other packages are ignored here. `GRISTMILL_FAULT_RANK` picks one rank.
+`GRISTMILL_FAULT_DELAY` waits some seconds first.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import itertools
 import os
 import signal
+import time
 
 POINTS: dict[str, str] = {
     "training.step": "one optimiser step more is done",
@@ -32,4 +34,5 @@ def fault(name: str) -> None:
     """Die here by SIGKILL if the environment says so; nothing otherwise."""
     if _armed and name == _name and next(_arrivals) == int(_count or "1"):
         os.write(2, f"fault: {name}\n".encode())
+        time.sleep(float(os.environ.get("GRISTMILL_FAULT_DELAY", "0")))  # threads go on meanwhile
         os.kill(os.getpid(), signal.SIGKILL)

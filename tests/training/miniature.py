@@ -122,6 +122,16 @@ def torchrun(run: Path, world: int = 2, **environment: str) -> subprocess.Comple
     )
 
 
+def program(run: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """The training program as one process, without an agent."""
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("DAGSTER_", "MLFLOW_"))}
+    env |= {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)} | environment
+    command = [sys.executable, "-m", "training.train", str(run)]
+    return subprocess.run(
+        command, env=env, cwd=ROOT, capture_output=True, text=True, timeout=180, check=False
+    )
+
+
 def lines(run: Path) -> list[dict[str, Any]]:
     """The lines of `metrics.jsonl` of a run."""
     path = run.parents[1] / "checkpoints" / run.stem / "metrics.jsonl"

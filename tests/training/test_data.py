@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -7,6 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipeline.config.mixture import MixtureConfig
+from pipeline.mixture import build_plan, shard_info
 from tests.training.miniature import TINY, write_documents, write_run
 from training.config import load_run
 from training.data import Loader, Order, interleave, permute, round_keys
@@ -139,3 +142,31 @@ def test_a_loader_is_a_function_of_the_sample_index_alone(tmp_path: Path) -> Non
     for _ in range(3):
         first.loader.batch(0)
     assert np.array_equal(first.loader.batch(20).tokens, later.tokens)
+
+
+def test_a_plan_of_the_mixture_names_shards_and_weights(tmp_path: Path) -> None:
+    run = write_run(tmp_path)
+    prefixes = sorted((tmp_path / "shards").glob("*.json"))
+    shards = []
+    for path in prefixes:
+        sidecar = json.loads(path.read_text())
+        sidecar |= {"name": path.stem, "languages": {}}
+        sidecar["tokenizer"] = "sha256:" + Vocabulary.open(tmp_path / "tokenizer.json").checksum
+        path.write_text(json.dumps(sidecar))
+        shards.append(shard_info(f"shards/{path.stem}", sidecar, "c"))
+    mixture = MixtureConfig(total_tokens=2000, weights={"web": 3, "code": 1})
+    (tmp_path / "mixture").mkdir()
+    plan = tmp_path / "mixture" / "plan.json"
+    plan.write_text(json.dumps(build_plan(shards, mixture)))
+    run = write_run(tmp_path, shards=[], plan="mixture/plan.json", seed=7)
+    data = data_of(run)
+    names = [data.loader.sources[data.loader.order[i].source].name for i in range(40)]
+    assert names.count("web") == 30
+    assert names.count("code") == 10
+    assert [source.name for source in data.held_out] == ["web"]
+    write_documents(tmp_path / "shards" / "web-0", 50, seed=99, source="web", split="train")
+    with pytest.raises(TrainingError, match="is not the one that plan"):
+        data_of(run)
+    (tmp_path / "shards" / "web-0.bin").unlink()
+    with pytest.raises(RunConfigError, match="are not below"):
+        data_of(run)

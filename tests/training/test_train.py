@@ -8,10 +8,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.training.miniature import ROOT, lines, result, torchrun, write_run
+from tests.training.miniature import ROOT, lines, program, result, torchrun, write_run
+from training.faults import POINTS
 
 
 def test_two_ranks_stop_resume_and_end_as_one_rank_would(tmp_path: Path) -> None:
@@ -60,22 +62,60 @@ def test_a_resumed_run_equals_an_undisturbed_one_bit_for_bit(tmp_path: Path) -> 
         assert [one[name] for one in lines(parts)] == [one[name] for one in lines(whole)]
 
 
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The identity that an undisturbed run of one process ends with."""
+    run = write_run(tmp_path_factory.mktemp("whole"))
+    assert program(run).returncode == 0
+    return str(result(run)["checkpoint"]["identity"])
+
+
 @pytest.mark.faults
-@pytest.mark.parametrize("point", ["start", "written", "before_rename", "after_rename",
-                                   "after_pointer", "after_purge"])  # fmt: skip
-def test_killed_around_a_checkpoint_nothing_half_done_is_seen(tmp_path: Path, point: str) -> None:
-    whole, run = write_run(tmp_path, "whole"), write_run(tmp_path, "cut", checkpoint_every=2)
-    assert torchrun(whole, 1).returncode == 0
-    killed = torchrun(run, 1, GRISTMILL_FAULT=f"training.checkpoint.{point}:2")
-    assert killed.returncode != 0
-    assert f"fault: training.checkpoint.{point}" in killed.stderr
-    again = torchrun(run, 1)
+@pytest.mark.parametrize("point", [name for name in POINTS if name != "training.step"])
+def test_killed_around_a_checkpoint_nothing_half_done_is_seen(
+    tmp_path: Path, undisturbed: str, point: str
+) -> None:
+    run = write_run(tmp_path, checkpoint_every=2)
+    nth = 1 if point == "training.result.before" else 2
+    killed = program(run, GRISTMILL_FAULT=f"{point}:{nth}")
+    assert killed.returncode == -signal.SIGKILL
+    assert f"fault: {point}" in killed.stderr
+    again = program(run)
     assert again.returncode == 0, again.stderr
-    expected = 4 if point in {"after_rename", "after_pointer", "after_purge"} else 2
-    assert f"resumed from step-{expected}" in again.stdout
-    assert result(run)["checkpoint"]["identity"] == result(whole)["checkpoint"]["identity"]
-    left = [p.name for p in (run.parents[1] / "checkpoints/cut/checkpoints").iterdir()]
+    expected = {"after_rename": 4, "after_pointer": 4, "after_purge": 4, "before": 10}
+    assert f"resumed from step-{expected.get(point.split('.')[-1], 2)}" in again.stdout
+    assert result(run)["checkpoint"]["identity"] == undisturbed
+    left = [p.name for p in (tmp_path / "checkpoints/mini/checkpoints").iterdir()]
     assert not [name for name in left if name.endswith((".tmp", ".old"))]
+
+
+@pytest.mark.slow
+def test_mlflow_has_one_value_a_step_after_a_kill(tmp_path: Path) -> None:
+    from resources.tracking import Tracking
+
+    tracking = Tracking(f"sqlite:///{tmp_path / 'mlflow.db'}", artifacts=tmp_path.as_uri())
+    run = write_run(tmp_path, checkpoint_every=4, log_every=2, eval_every=5)
+    kinds: dict[str, Any] = {"parameters": {"lr": 3e-3}, "configuration": run.read_text()}
+    first = tracking.open_run("mini", **kinds)
+    # at the second arrival there step 8 is logged, and its checkpoint is not committed
+    fault = {"GRISTMILL_FAULT": "training.checkpoint.start:2", "GRISTMILL_FAULT_DELAY": "8"}
+    killed = program(run, **first.environment(), **fault)
+    assert killed.returncode == -signal.SIGKILL
+    second = tracking.open_run("mini", **kinds)
+    assert second.run_id == first.run_id
+    done = program(run, **second.environment())
+    assert done.returncode == 0, done.stderr
+    found = result(run)
+    assert found["mlflow_problem"] is None
+    client: Any = tracking._client()
+    history = client.get_metric_history(found["mlflow_run_id"], "loss")
+    ours = {line["step"]: line["loss"] for line in lines(run)}
+    assert sorted((m.step, m.value) for m in history) == sorted(ours.items())
+    assert found["mlflow_run_id"] == tracking.find("mini") != first.run_id
+    names = set(client.get_run(found["mlflow_run_id"]).data.metrics)
+    assert {"grad_norm", "lr", "entropy", "batch_entropy", "tokens_per_second"} <= names
+    assert "held_out_bits_per_byte" in names
+    assert client.list_artifacts(found["mlflow_run_id"], "configuration")
 
 
 @pytest.mark.slow

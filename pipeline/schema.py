@@ -119,7 +119,8 @@ def conform(frame: pl.DataFrame | pa.Table, schema: pa.Schema, *, extra: bool = 
     """`frame` as a table with exactly the columns and types of `schema`, in that order.
 
     Columns of `schema` that the frame lacks become nulls of the declared type. Columns beyond the
-    schema are an error, or kept behind it with `extra` (a column that is all null becomes text).
+    schema are an error, or kept behind it with `extra` (one that is all null becomes text, lists of
+    nothing become lists of text).
     Raises ContractError naming the column that does not fit.
     """
     table = frame if isinstance(frame, pa.Table) else frame.to_arrow()
@@ -131,11 +132,19 @@ def conform(frame: pl.DataFrame | pa.Table, schema: pa.Schema, *, extra: bool = 
     fields = list(schema)
     for name in beyond:
         column = table.column(name)
-        if pa.types.is_null(column.type):
-            column = pa.chunked_array([pa.nulls(len(column), TEXT)])
+        column = column.cast(_without_nulls(column.type))
         fields.append(pa.field(name, column.type))
         columns.append(column)
     return pa.table(columns, schema=pa.schema(fields)).combine_chunks()
+
+
+def _without_nulls(kind: pa.DataType) -> pa.DataType:
+    """`kind` with text in the place of a type that only nulls have, also inside lists."""
+    if pa.types.is_null(kind):
+        return TEXT
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return pa.large_list(_without_nulls(kind.value_type))
+    return kind
 
 
 def _column(table: pa.Table, field: pa.Field) -> pa.ChunkedArray:

@@ -21,19 +21,17 @@ START = datetime(2026, 10, 2, 8, tzinfo=UTC)
 NOISE_BYTES = 90_000
 """Of an image, so that its WARC file fills a part group and the others form a second one."""
 
-NOUNS = (
-    "miller wheel river bridge harbour garden library teacher engine letter market forest farmer "
-    "village window winter morning captain lantern kitchen orchard carpenter mountain station "
-    "doctor ferry museum painter shepherd tower valley weaver baker clock island meadow neighbour"
-).split()
-VERBS = (
-    "repaired measured carried remembered painted followed opened described collected explained "
-    "noticed finished borrowed crossed watched counted cleaned guarded restored visited planted"
-).split()
-QUALITIES = (
-    "quiet narrow careful wooden early distant patient bright heavy ancient gentle curious broken "
-    "steady hidden cold friendly crowded empty famous simple golden northern rainy southern"
-).split()
+WORDS = {
+    "noun": "miller wheel river bridge harbour garden library teacher engine letter market forest "
+    "farmer village window winter morning captain lantern kitchen orchard carpenter mountain "
+    "station doctor ferry museum painter shepherd tower valley weaver baker clock island meadow",
+    "verb": "repaired measured carried remembered painted followed opened described collected "
+    "explained noticed finished borrowed crossed watched counted cleaned guarded restored visited",
+    "quality": "quiet narrow careful wooden early distant patient bright heavy ancient gentle "
+    "curious broken steady hidden cold friendly crowded empty famous simple golden northern rainy",
+    "spam": "buy cheap pills now best price click here free win bonus casino offer deal",
+}
+POOLS = {kind: words.split() for kind, words in WORDS.items()}
 ENDINGS = (
     "because the {q} {n} was late that year",
     "while the {n} waited near the {q} {n}",
@@ -69,12 +67,12 @@ def sentences(name: str, n: int) -> list[str]:
 def _sentence(rng: random.Random) -> str:
     ending = rng.choice(ENDINGS)
     while "{" in ending:
-        for slot, words in (("{q}", QUALITIES), ("{n}", NOUNS)):
-            ending = ending.replace(slot, rng.choice(words), 1)
+        for slot, kind in (("{q}", "quality"), ("{n}", "noun")):
+            ending = ending.replace(slot, rng.choice(POOLS[kind]), 1)
         ending = ending.replace("{k}", str(rng.randrange(3, 90)), 1)
-    quality, other = rng.sample(QUALITIES, 2)
-    subject, thing = rng.sample(NOUNS, 2)
-    verb = rng.choice(VERBS)
+    quality, other = rng.sample(POOLS["quality"], 2)
+    subject, thing = rng.sample(POOLS["noun"], 2)
+    verb = rng.choice(POOLS["verb"])
     return f"The {quality} {subject} {verb} the {other} {thing} {ending}."
 
 
@@ -98,6 +96,11 @@ def _page(name: str, n: int = 24) -> bytes:
 def _near(name: str) -> bytes:
     """The page `name` with its last sentence replaced."""
     return html(name, [*sentences(name, 24)[:-1], "This copy was edited by somebody else later."])
+
+
+def _contact(name: str) -> bytes:
+    """A page with personal data."""
+    return html("contact", sentences(f"contact {name}", 18), f"<p>{CONTACT}</p>")
 
 
 def _file(snapshot: str, number: int, captures: list[Capture], *, raw: bool = False) -> WarcFile:
@@ -137,11 +140,10 @@ def _first() -> list[WarcFile]:
         _image(times, "first"),
     ]
     beta = _pages("beta.example", range(6), times)
-    mail = html("contact", sentences("contact", 18), f"<p>{CONTACT}</p>")
     licence = "<p><a rel='license' href='https://creativecommons.org/licenses/by/4.0/'>CC</a></p>"
     marked = html("licensed", sentences("licensed", 18), licence)
     encoded = [
-        Capture("https://beta.example/mail", next(times), mail, coding="gzip"),
+        Capture("https://beta.example/mail", next(times), _contact("beta"), coding="gzip"),
         Capture("https://beta.example/free", next(times), marked, chunked=True),
         Capture("https://beta.example/edited", next(times), _near("beta.example page 2")),
         Capture("https://beta.example/broken", next(times), _page("broken"), damaged=True),
@@ -167,6 +169,7 @@ def _second() -> list[WarcFile]:
     seen = Capture("https://gamma.example/page-0", next(times), revisit_of=START)
     delta = _pages("delta.example", range(8), times)
     mirror = [Capture("https://delta.example/mirror", next(times), _page("delta.example page 3"))]
+    mirror.append(Capture("https://delta.example/mail", next(times), _contact("delta")))
     return [
         _file(SECOND, 0, [*again, *edited, seen, _image(times, "second")]),
         _file(SECOND, 1, delta + mirror, raw=True),
@@ -185,10 +188,9 @@ def _source() -> str:
 def _labels() -> str:
     """Thirty texts worth reading, thirty that sell something."""
     rng = random.Random("spam")
-    words = "buy cheap pills now best price click here free win bonus casino offer deal".split()
     rows = []
     for i in range(30):
-        spam = " ".join(rng.choices(words, k=40))
+        spam = " ".join(rng.choices(POOLS["spam"], k=40))
         split = "dev" if i % 5 == 0 else "train"
         rows.append({"text": " ".join(sentences(f"label {i}", 3)), "label": 1, "split": split})
         rows.append({"text": spam, "label": 0, "split": split})

@@ -29,7 +29,7 @@ from pipeline.errors import ContractError
 from pipeline.part import OutputFile, PartResult, Scratch
 from pipeline.schema import DECISIONS, TEXT, conform
 from pipeline.tokenizer import END_OF_TEXT, WEB, documents_columns, load_tokenizer, tokenizer_hash
-from training.shards import Shard, ShardError, shard_path, token_dtype, write_shard
+from training.shards import ShardError, shard_path, token_dtype, write_shard
 
 CODE_VERSION = "1"
 LIBRARIES = ("tokenizers", "polars", "pyarrow", "numpy")
@@ -224,7 +224,7 @@ def shard_part(
 
     The key hashes ids and documents, so that names are unique in a store and equal content has the
     equal name. Tables: `decisions` only; files of kind `parts`, with the documents as `rows` of
-    `.bin` and none for the files beside it.
+    `.docs.parquet`, which has one row each, and none for the files beside it.
     """
     part = tokenize_documents(frame, tokenizer_json, config)
     digest = xxhash.xxh3_128(part.tokens.tobytes())
@@ -241,7 +241,7 @@ def shard_part(
 
 
 def _output(path: Path) -> OutputFile:
-    rows = Shard.open(path).n_documents if path.suffix == ".bin" else 0
+    rows = pq.read_metadata(path).num_rows if path.suffix == ".parquet" else 0
     return OutputFile(path, path.name, rows)
 
 

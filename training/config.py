@@ -25,7 +25,7 @@ PATHS = ("plan", "tokenizer", "out", "parent_root", "data_root")
 NOT_IDENTITY = {
     "name", "plan", "shards", "tokenizer", "out", "parent_root", "data_root", "nproc_per_node",
     "micro_batch", "checkpoint_every", "keep_checkpoints", "log_every", "stop_after",
-    "timeout_seconds", "sigterm_seconds", "eval_every", "eval_rows", "max_skips",
+    "device", "timeout_seconds", "sigterm_seconds", "eval_every", "eval_rows", "max_skips",
 }  # fmt: skip
 
 

@@ -207,7 +207,7 @@ def evaluate_run(
     """
     opened = open_model(folder, step)
     sources = open_data(opened.config, opened.vocabulary).held_out
-    out: Line = {"checkpoint": str(opened.path), "identity": opened.identity}
+    out: Line = {"checkpoint": opened.path.name, "identity": opened.identity}
     if not sources:
         return out | {"total": None, "groups": [], "continuations": []}
     held_out = HeldOut(sources, opened.vocabulary, limit=rows, groups=groups)

@@ -55,6 +55,9 @@ def open_data(config: RunConfig, vocabulary: Vocabulary) -> Data:
     _check_length(config, order, samples)
     passes = ", ".join(f"{name} {n:.2f}" for name, n in loader.epochs(samples).items())
     notes = [f"passes over each source in {config.steps} steps: {passes}"]
+    planned, wanted = phases[-1][0], samples * config.context
+    if config.plan and wanted > planned:
+        notes.append(f"the plan is made for {planned:,} tokens, this run reads {wanted:,}")
     notes += [] if held_out else ["no shard is held out: there will be no bits per byte"]
     return Data(loader, held_out, _checksum(sources, phases), notes)
 

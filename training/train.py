@@ -73,7 +73,7 @@ def train(config: RunConfig, world: World, stop: StopRequest) -> None:
         values, asked = trainer.train_step(bool(stop.reason))
         trainer.advance()
         line = {"step": trainer.step, "tokens": trainer.tokens} | trainer.rates(tick)
-        if config.eval_every and trainer.step % config.eval_every == 0:
+        if data.held_out and config.eval_every and trainer.step % config.eval_every == 0:
             line |= report.held_out(found := trainer.evaluate())
             below = found.bits_per_byte < found.unigram_bits_per_byte
             trainer.finished = config.until == "unigram" and below
@@ -92,7 +92,7 @@ def train(config: RunConfig, world: World, stop: StopRequest) -> None:
             trainer.save()
             if end:
                 break
-    score = trainer.evaluate() if not why else None
+    score = trainer.evaluate() if data.held_out and not why else None
     fault("training.result.before")
     report.end(why if trainer.step < config.steps else "", score, start, time.monotonic() - began)
 

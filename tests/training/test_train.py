@@ -141,6 +141,32 @@ def test_sigterm_saves_and_leaves_with_success(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_run_may_end_where_it_beats_the_frequencies_of_tokens(tmp_path: Path) -> None:
+    keys = {"until": "unigram", "eval_every": 20, "steps": 2000, "lr": 1e-2, "global_batch": 16}
+    run = write_run(tmp_path, micro_batch=16, **keys)
+    assert program(run).returncode == 0
+    found = result(run)
+    assert (found["status"], found["reason"]) == ("complete", "below unigram entropy")
+    assert found["step"] < 2000
+    assert found["held_out"]["bits_per_byte"] < found["held_out"]["unigram_bits_per_byte"]
+    again = program(run)
+    assert "resumed from" in again.stdout
+    assert result(run) | {"seconds": 0, "resumed_from_step": 0} == found | {
+        "seconds": 0,
+        "resumed_from_step": 0,
+    }, "a finished run is not trained on"
+
+
+@pytest.mark.slow
+def test_without_held_out_shards_there_is_no_score(tmp_path: Path) -> None:
+    run = write_run(tmp_path, shards=["shards/web-0"], steps=2)
+    done = program(run)
+    assert done.returncode == 0, done.stderr
+    assert "no shard is held out" in done.stdout
+    assert result(run)["held_out"] is None
+
+
+@pytest.mark.slow
 def test_wrong_files_end_with_2_before_anything_is_written(tmp_path: Path) -> None:
     done = torchrun(write_run(tmp_path, lr=99), 2)
     assert "RunConfigError" in done.stderr

@@ -8,12 +8,15 @@ covers the rest.
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import os
 import signal
 import sys
 import threading
 import time
+from pathlib import Path
 from types import FrameType
+from typing import IO
 
 PR_SET_PDEATHSIG = 1
 
@@ -30,6 +33,33 @@ def end_with_parent(poll_seconds: float = 1.0) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
     threading.Thread(target=watch, daemon=True, name="parent-watch").start()
+
+
+_held: list[IO[str]] = []  # locks live as long as the process
+
+
+def hold(path: Path, seconds: float) -> str | None:
+    """Take the lock of a run's folder, waiting for an earlier process to end; returns why not."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lock = path.open("a+", encoding="utf-8")
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                with lock:
+                    lock.seek(0)
+                    holder = lock.read().strip() or "unknown"
+                return f"process {holder} is training in {path.parent}"
+            time.sleep(0.5)
+        else:
+            break
+    lock.truncate(0)
+    lock.write(f"{os.getpid()}\n")
+    lock.flush()
+    _held.append(lock)
+    return None
 
 
 class StopRequest:

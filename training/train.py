@@ -24,14 +24,15 @@ from training.evaluate import Score
 from training.faults import fault
 from training.metrics import Line, Progress, StepLog, Tracker, read_lines
 from training.model import parameter_count
-from training.parallel import World, join
+from training.parallel import World, agree, join
 from training.plan import open_data
-from training.process import StopRequest, end_with_parent
+from training.process import StopRequest, end_with_parent, hold
 from training.shards import ShardError
 from training.trainer import Trainer
 from training.vocabulary import Vocabulary
 
 RESULT = "result.json"
+LOCK_SECONDS = 45.0  # an orphaned job is ended within 30
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -46,6 +47,7 @@ def main(arguments: list[str] | None = None) -> int:
         world = join(config.device, config.timeout_seconds)
         check_same_run(config)
         config.accumulation(world.size)
+        claim(config, world)
         train(config, world, stop)
     except (TrainingError, ShardError) as error:
         if not (isinstance(error, RunConfigError) and os.environ.get("RANK", "0") != "0"):
@@ -55,6 +57,14 @@ def main(arguments: list[str] | None = None) -> int:
         if dist.is_initialized():
             dist.destroy_process_group()
     return 0
+
+
+def claim(config: RunConfig, world: World) -> None:
+    """Make sure that no other process trains in this folder, on all ranks alike."""
+    found = hold(config.out / ".lock", LOCK_SECONDS) if world.first else None
+    if (why := agree(found, world)) is not None:
+        hint = "wait for it or stop it; a run has one process group at a time"
+        raise TrainingError(str(why), hint=hint)
 
 
 def train(config: RunConfig, world: World, stop: StopRequest) -> None:

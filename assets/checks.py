@@ -62,8 +62,8 @@ WATCHED: dict[str, Watched] = {
 CURES: dict[str, str] = {
     "conserved": "records without a fate are a fault of the program: keep the manifest, report it",
     "not_empty": "nothing is left: read the funnel, then relax the rule that took most",
-    "yield": "read the funnel: one reason that took most is a threshold to change (try `gristmill "
-    "what-if`), or widen gates.yields",
+    "yield": "read the funnel: one reason that took most is a threshold to change (`gristmill try` "
+    "shows its values for a page), or widen gates.yields",
     "host_removal": "look up one of the hosts named (`gristmill trace --url`); a rule that empties "
     "whole sites is usually wrong for them",
     "non_english": "the corpus is nearly English only: add languages to filter.language.keep, or "

@@ -6,8 +6,6 @@ lists, licence texts, change logs) and spam. Labels follow the kind of material;
 judgements of each text.
 """
 
-from __future__ import annotations
-
 import random
 import re
 from collections.abc import Iterable, Iterator

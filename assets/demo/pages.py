@@ -5,8 +5,6 @@ pages (spam, thin pages, link lists, ...) are made here from word lists by a see
 are what the rules of the filter stage are for, one kind a rule or two.
 """
 
-from __future__ import annotations
-
 import random
 from dataclasses import dataclass
 from html import escape

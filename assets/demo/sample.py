@@ -8,8 +8,6 @@ images, revisits, old charsets, licence marks and reservations. The same install
 give the same bytes.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import random

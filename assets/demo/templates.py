@@ -5,8 +5,6 @@ semantic elements, a blog with side columns and comments, a shop with a consent 
 and two of the old web without one helpful tag: a plain page, and one laid out in tables.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from html import escape
 

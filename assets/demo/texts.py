@@ -6,8 +6,6 @@ standard-library modules, and the standard library's sources as the `code` sourc
 downloaded; the sample is a function of what is installed.
 """
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import re

@@ -6,8 +6,6 @@ with the bytes of the wire (content codings and chunks). Ids, dates and addresse
 the content, so the same sample is the same bytes.
 """
 
-from __future__ import annotations
-
 import base64
 import gzip
 import hashlib

@@ -31,6 +31,37 @@ BAR = 24
 """Characters of a full bar."""
 GROUPS = ("language", "source", "licence", "split", "extractor")
 LOOK_ALIKE = str.maketrans({"<": "‹", ">": "›", "`": "'", "|": "¦"})
+COLUMNS = {
+    "doc_id": "128-bit id of the document's address, 32 hex digits",
+    "snapshot": "crawl it was found in",
+    "url": "address of the page",
+    "warc_file": "base name of the WARC file with its record",
+    "warc_offset": "byte at which the record's gzip member begins",
+    "warc_length": "bytes of that member: one ranged read gives the original",
+    "member_offset": "offset in the member, where the whole file is one; else null",
+    "fetched_at": "when the crawler fetched it, UTC",
+    "payload_digest": "digest of the body as the crawl has it",
+    "mime": "media type of the body",
+    "charset": "encoding it was decoded from",
+    "title": "title of the page",
+    "text": "main text",
+    "licence": "licence the page claims (CC link, rel=license), null without one",
+    "licence_source": "where the mark of the licence stands",
+    "reservations": "robots meta, noai and TDM marks, null without any",
+    "extractor": "which extractor's text was taken",
+    "language": "ISO 639 code, und where undetermined",
+    "language_score": "confidence of the language, 0 to 1",
+    "quality_score": "score of the quality classifier, 0 to 1",
+    "safety_score": "score of the safety classifier, null without one",
+    "split": "train or held_out: by host for the web, by record for sources",
+    "edits": "spans (out, in, length) in bytes back to the extracted text, null if unedited",
+    "source": "source of a text that is no crawl",
+    "source_id": "record id within the source",
+    "group": "part group, which token shards never cross",
+    "size_bytes": "size of the file",
+    "checksum": "sha256 of the file, or the store's ETag",
+}
+"""Column -> what it holds, for the page of an asset."""
 TEXT_CHARS = 2_000
 """Characters of a page that are scrubbed to show 200 of them."""
 
@@ -366,4 +397,6 @@ def column_schema(store: Store, parts: Sequence[Entry]) -> dg.TableSchema | None
         return None
     with store.local(first.path) as path:
         schema = pq.read_schema(path)
-    return dg.TableSchema(columns=[dg.TableColumn(f.name, str(f.type)) for f in schema])
+    return dg.TableSchema(
+        columns=[dg.TableColumn(f.name, str(f.type), COLUMNS.get(f.name)) for f in schema]
+    )

@@ -60,7 +60,8 @@ def materialise(
         raise UsageError(message, hint="give --root ROOT, or storage.root in the configuration")
     home = prepare_home(root)
     with dg.DagsterInstance.get() as instance, contextlib.closing(Session(config, instance)) as run:
-        register(instance, KINDS[kind], partition)
+        if select is None or not set(select) <= {a for job in WHOLE for a in JOB_ASSETS[job]}:
+            register(instance, KINDS[kind], partition)
         with listening(progress):
             for call in run.plan(kind, partition, select):
                 run.execute(call)

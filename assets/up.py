@@ -73,6 +73,8 @@ def serve(
     environment = {
         **os.environ,
         **TELEMETRY_OFF,
+        # MLflow would start seven processes for jobs that nobody submits here
+        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
         **settings_for(config, config_file),
         DAGSTER_URL: f"http://{HOST}:{dagster}",
         MLFLOW_URL: f"http://{HOST}:{mlflow}",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from pipeline.dataset import current_manifest, find_rows, read_manifest
@@ -148,8 +149,13 @@ def _document(root: Store, origin: Origin) -> dict[str, Any]:
         if rows.num_rows:
             row = rows.drop_columns("text").to_pylist()[0]
             names = (*LICENCE, "source", "source_id") if not origin.web else LICENCE
-            return {name: row[name] for name in names if name in row}
+            return {name: _plain(row[name]) for name in names if name in row}
     return {}
+
+
+def _plain(value: Any) -> Any:
+    """Times as ISO 8601, since a story is JSON."""
+    return value.isoformat() if isinstance(value, datetime) else value
 
 
 def _fates(root: Store, origin: Origin) -> Iterator[dict[str, Any]]:

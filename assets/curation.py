@@ -30,8 +30,8 @@ def filtered_text(
 
     **In:** extracted documents. **Falls:** unwanted or undetermined languages (`language.*`), then
     Gopher, C4 and FineWeb rules, each under its own name. The signals of every document are kept,
-    dropped ones too. **Next:** read the dropped examples against the funnel, ask `gristmill try` for
-    a page's values against the thresholds; then `scored_text`.
+    dropped ones too. **Next:** read the dropped examples against the funnel, ask `gristmill try`
+    for a page's values against the thresholds; then `scored_text`.
     """
     from pipeline.stages.curation import filter_text
 

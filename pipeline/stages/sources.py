@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipeline.config import section_json
+from pipeline.config.filter import LanguageConfig
 from pipeline.config.score import ScoreConfig
 from pipeline.dataset import Dataset, read_part
 from pipeline.driver import StageSpec
 from pipeline.errors import ConfigError, UsageError
-from pipeline.inputs import Input, Loaded, TableSource, dataset_input, file_input
+from pipeline.inputs import Input, Loaded, TableSource, dataset_input, file_checksum, file_input
 from pipeline.layout import check_name
 from pipeline.manifest import Entry, Manifest
 from pipeline.mill import Mill, run_stage
@@ -30,6 +31,7 @@ from pipeline.store import Store
 if TYPE_CHECKING:
     import polars as pl
 
+CODE_VERSION = "1"
 STAGE = "source_texts"
 ENDINGS = (".jsonl", ".jsonl.gz", ".parquet")
 
@@ -83,19 +85,40 @@ def _step(mill: Mill, out: Store, name: str) -> Store:
 
 def _split(mill: Mill, given: Input, out: Store, source: str) -> Manifest:
     from pipeline import quality
+    from pipeline.language import model_path
 
-    section = section_json(mill.config.score)
-    spec = StageSpec(
-        f"{STAGE}.scored", quality.CODE_VERSION, quality.LIBRARIES, source, {"score": section}
-    )
-    return run_stage(mill, spec, given, partial(_score, config=mill.config.score), out)
+    config = {
+        "score": section_json(mill.config.score),
+        "language": section_json(mill.config.filter.language),
+        "language_model": file_checksum(model_path()),
+    }
+    libraries = (*quality.LIBRARIES, "fasttext-community")
+    spec = StageSpec(f"{STAGE}.scored", CODE_VERSION, libraries, source, config)
+    work = partial(_score, config=mill.config.score, language=mill.config.filter.language)
+    return run_stage(mill, spec, given, work, out)
 
 
-def _score(frame: pl.DataFrame, *, config: ScoreConfig) -> PartResult:
-    """Split by record id; sources are chosen by a person and need no quality score."""
+def _score(frame: pl.DataFrame, *, config: ScoreConfig, language: LanguageConfig) -> PartResult:
+    """Split by record id, language where the record names none.
+
+    Sources are chosen by a person: they need no quality score and no language is dropped.
+    """
     from pipeline.quality import score_documents
 
-    return score_documents(frame, config.model_copy(update={"min_quality": None}), None, None)
+    told = with_language(frame, language)
+    return score_documents(told, config.model_copy(update={"min_quality": None}), None, None)
+
+
+def with_language(frame: pl.DataFrame, config: LanguageConfig) -> pl.DataFrame:
+    """The frame with `language` filled in, by identification, where it is null or not there."""
+    import polars as pl
+
+    from pipeline.language import signals
+
+    told = signals(frame["text"], config)["language"]
+    if "language" not in frame.columns:
+        return frame.with_columns(told)
+    return frame.with_columns(pl.col("language").cast(pl.String).fill_null(told))
 
 
 @dataclass(frozen=True)

@@ -6,20 +6,24 @@ a step process 1.6 s), so that runs, partitions and checks are in the UI when it
 
 import contextlib
 import os
+import socket
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
 from dagster._core.errors import DagsterAssetCheckFailedError
 
 from assets.automation import JOB_ASSETS
+from assets.checks import CURES
 from assets.instance import prepare_home
 from assets.materialise import LISTENERS
 from assets.partitions import RUNS, SNAPSHOTS, SOURCES, register
 from pipeline.config import Config
 from pipeline.errors import GateError, GristmillError, UsageError
+from pipeline.manifest import Content
 from pipeline.mill import Mill, Progress
 from resources.mill import open_mill
 from training.errors import TrainingError
@@ -27,7 +31,13 @@ from training.errors import TrainingError
 RUN_CHAIN = JOB_ASSETS["mill_run"]
 WHOLE = {"mill_references", "mill_files", "mill_tokenizer", "mill_mixture"}
 """Jobs over assets without partitions."""
+PROCESS_TAG = "gristmill/process"
+"""Which process a headless run is in: host, id, and when that process began."""
 KINDS = {"snapshot": SNAPSHOTS, "source": SOURCES, "run": RUNS}
+
+DAMAGE_LINES = 5
+
+Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -46,13 +56,15 @@ def materialise(
     partition: str,
     select: Sequence[str] | None = None,
     progress: Progress | None = None,
+    tell: Tell | None = None,
 ) -> dict[str, Any]:
     """Materialise a snapshot or source up to its token shards, or a run up to its exported model.
 
     `kind`: snapshot, source or run. `select`: only these assets. References, tokenizer and the
     sources it is trained on are made first where they are configured and not there yet. The result
-    has `assets` (counts, reasons and gates of each), `lines` for a terminal, and `home`. Raises
-    GristmillError with the sentence of the stage that failed.
+    has `assets` (counts, reasons and gates of each), `lines` for a terminal, and `home`; `tell` is
+    given each line as soon as it is known. Raises GristmillError with the sentence of the stage
+    that failed.
     """
     root = config.storage.root
     if not root:
@@ -77,7 +89,9 @@ def materialise(
 class Session:
     """The calls of one `materialise`, and what they made."""
 
-    def __init__(self, config: Config, instance: dg.DagsterInstance) -> None:
+    def __init__(
+        self, config: Config, instance: dg.DagsterInstance, tell: Tell | None = None
+    ) -> None:
         from assets.definitions import defs
 
         self.config, self.instance = config, instance
@@ -86,6 +100,7 @@ class Session:
         self.settings = config.model_dump_json()
         self.made: list[dict[str, Any]] = []
         self.lines: list[str] = []
+        self.tell = tell
 
     def close(self) -> None:
         """End the workers, if any were started."""
@@ -149,6 +164,7 @@ class Session:
                 result = job.execute_in_process(
                     instance=self.instance,
                     partition_key=call.partition,
+                    tags={PROCESS_TAG: this_process()},
                     asset_selection=[dg.AssetKey(name) for name in call.assets],
                     run_config={
                         "loggers": {"console": {"config": {"log_level": level}}},
@@ -184,19 +200,58 @@ class Session:
             name = f"{asset}/{call.partition}" if call.partition else asset
             entry: dict[str, Any] = {"asset": asset, "partition": call.partition, "run": run_id}
             if manifest is None:
-                self.lines.append(f"{name}: done" if run_id else f"{name}: not reached")
+                self._say(f"{name}: done" if run_id else f"{name}: not reached")
             else:
                 content = manifest.content
                 entry |= content.counts.model_dump()
                 entry |= {"manifest": manifest.hash, "seconds": manifest.run.get("seconds")}
                 entry["gates"] = [gate.model_dump() for gate in content.gates]
-                counts = content.counts
-                self.lines.append(f"{name}: {counts.kept:,} of {counts.records_in:,} kept")
-                for gate in content.gates:
-                    if gate.verdict != "pass":
-                        said = f"{gate.verdict}: {gate.value}, {gate.threshold}"
-                        self.lines.append(f"  gate {gate.name}: {said}")
+                for line in told(name, content):
+                    self._say(line)
             self.made.append(entry)
+
+    def _say(self, line: str) -> None:
+        self.lines.append(line)
+        if self.tell:
+            self.tell(line)
+
+
+def told(name: str, content: Content) -> Iterator[str]:
+    """What a terminal is told of a partition: counts, damage, and gates that did not pass."""
+    counts = content.counts
+    yield f"{name}: {counts.kept:,} of {counts.records_in:,} kept"
+    for damage in content.damaged[:DAMAGE_LINES]:
+        yield f"  damaged: {damage['file']} at byte {damage['offset']:,}: {damage['what']}"
+    for gate in content.gates:
+        if gate.verdict == "fail":
+            level = "FAIL" if gate.blocking else "WARN"
+            yield f"  {level} gate {gate.name}: {gate.value} against {gate.threshold}"
+            yield f"    cure: {CURES.get(gate.name, 'read the funnel of this partition')}"
+
+
+def this_process() -> str:
+    """Host, id and start of this process."""
+    return f"{socket.gethostname()}:{os.getpid()}:{started(os.getpid())}"
+
+
+def started(pid: int) -> str:
+    """When a process began, in ticks since the machine did; empty where there is none."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return ""
+    return "" if fields[0] == "Z" else fields[19]
+
+
+def end_dead_runs(instance: dg.DagsterInstance) -> None:
+    """Mark runs as failed whose process was killed: nobody else would, and they look running."""
+    host = socket.gethostname()
+    for run in instance.get_runs(dg.RunsFilter(statuses=[dg.DagsterRunStatus.STARTED])):
+        where, _, rest = run.tags.get(PROCESS_TAG, "").partition(":")
+        pid, _, begin = rest.partition(":")
+        if where == host and pid and begin != started(int(pid)):
+            message = f"process {pid} ended without a word; finished parts are kept: run it again"
+            instance.report_run_failed(run, message)
 
 
 def selected(names: Sequence[str], partition: str) -> Iterator[Call]:

@@ -6,6 +6,7 @@ parameters, inputs and artifacts, and closes it. Where a run was taken back to a
 checkpoint, training opens a successor and marks the old one; the run in force has no such mark.
 """
 
+import logging
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -58,6 +59,8 @@ class Tracking:
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
         os.environ.setdefault("DO_NOT_TRACK", "1")
         os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
+        # it tells of every table it creates in a new file
+        logging.getLogger("mlflow.store.db.utils").setLevel(logging.WARNING)
         self.uri = uri
         self.artifacts = artifacts
 

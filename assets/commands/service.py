@@ -15,14 +15,13 @@ DEMO_ROOT = "demo-store"
 def demo(arguments: argparse.Namespace) -> Result:
     """`gristmill demo`: the whole graph on the sample, to a trained checkpoint."""
     from assets.demo.run import run_demo
+    from assets.demo.screen import Screen
 
     root = Path(arguments.root or DEMO_ROOT).absolute()
-    stream = sys.stderr if arguments.json else sys.stdout
-    result = run_demo(
-        root, keep=arguments.keep, say=lambda line: print(line, file=stream, flush=True)
-    )
-    for line in result.get("closing", ()):
-        print(line, file=stream)
+    screen = Screen(sys.stderr if arguments.json else sys.stdout)
+    result = run_demo(root, keep=arguments.keep, screen=screen)
+    for line in result.pop("closing"):
+        screen.say(line)
     return result
 
 

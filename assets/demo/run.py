@@ -5,9 +5,11 @@ processes until held-out bits per byte are below the unigram-token entropy of th
 evaluation and its export. It ends with one page, `report.html`.
 """
 
+import contextlib
+import json
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,23 +17,34 @@ from typing import Any
 import yaml
 
 from assets.demo.sample import SNAPSHOTS, build_sample
+from assets.demo.screen import Screen
 from assets.headless import materialise
 from pipeline.config import FILE_NAME, Config, load_config
 from pipeline.errors import UsageError
 
 RUN = "demo"
 SOURCE = "code"
-MARKER = "sample/sample.json"
+MARKER = ".gristmill-demo"
+"""The file by which a folder is known as the store of a demo: written first."""
+SAMPLE = "sample/sample.json"
+"""The sample's summary: written last, so where it is the sample is whole."""
+RUN_CHAIN = ("checkpoints", "evaluation", "hf_model")
+TITLES = {
+    "checkpoints": "training on 2 processes, until it knows more than how often each token occurs",
+    "evaluation": "evaluation: held-out bits per byte by source and language",
+    "hf_model": "export: the model as transformers loads it",
+}
 
 RUN_FILE = """\
 # A training run: `gristmill run --train demo` makes it, or goes on with it.
 recipe: tiny_cpu
 plan: mixture/plan.json
 tokenizer: tokenizer/tokenizer.json
-steps: 400
-checkpoint_every: 100
+# as many tokens as the plan is made for, in steps of 16 x 256
+steps: 200
+checkpoint_every: 50
 nproc_per_node: 2
-eval_every: 20
+eval_every: 10
 # stop once the model knows more than how often each token occurs
 until: unigram
 """
@@ -39,57 +52,83 @@ until: unigram
 Say = Callable[[str], None]
 
 
-def run_demo(root: Path, *, keep: bool, say: Say) -> dict[str, Any]:
+class Steps:
+    """The steps of the demo, each said before it begins and timed when it is done."""
+
+    def __init__(self, say: Say) -> None:
+        self.say = say
+        self.times: dict[str, float] = {}
+
+    @contextlib.contextmanager
+    def __call__(self, name: str, title: str) -> Iterator[None]:
+        """One step; its time is added where the body did not."""
+        self.say(f"== {title}")
+        begin = time.monotonic()
+        yield
+        self.times[name] = round(time.monotonic() - begin, 1)
+        self.say(f"   {self.times[name]} s")
+
+
+def run_demo(root: Path, *, keep: bool, screen: Screen) -> dict[str, Any]:
     """Run the demo in `root`; the times of its steps, where the report is, what to do next.
 
-    Without `keep` an earlier demo store is removed first. UsageError where `root` is a folder that
-    the demo did not make.
+    Without `keep` an earlier demo store is removed first; with it the demo goes on where it
+    stopped, killed or not. UsageError where `root` is a folder that the demo did not make.
     """
-    times: list[tuple[str, float]] = []
-
-    def step(name: str, function: Callable[[], Any]) -> Any:
-        begin = time.monotonic()
-        say(f"== {name}")
-        result = function()
-        times.append((name, round(time.monotonic() - begin, 1)))
-        for line in result.get("lines", ()) if isinstance(result, dict) else ():
-            say(f"   {line}")
-        say(f"   {times[-1][1]} s")
-        return result
-
+    step = Steps(screen.say)
     prepare(root, keep)
-    step("sample: two crawl snapshots from installed text", lambda: build_sample(root / "sample"))
+    screen.say(f"Everything goes to {root}; about three minutes on two cores.")
+    with step("sample", "sample: two crawl snapshots made of text that is already installed"):
+        summary = sample(root)
+        screen.tell(summary)
     config = write_files(root)
+    make = partial(materialise, config, progress=screen.progress, tell=screen.tell)
     for number, snapshot in enumerate(SNAPSHOTS):
-        arrives = "a first snapshot" if number == 0 else "the next snapshot arrives"
-        make = partial(materialise, config, kind="snapshot", partition=snapshot)
-        step(f"{arrives}: {snapshot}", make)
-    for asset in ("mixture", "checkpoints", "evaluation", "hf_model"):
-        make = partial(materialise, config, kind="run", partition=RUN, select=[asset])
-        step(f"{asset} of run {RUN}", make)
+        arrives = "the first snapshot" if number == 0 else "the next snapshot arrives"
+        with step(snapshot, f"{arrives}: {snapshot}"):
+            make(kind="snapshot", partition=snapshot)
+    with step("mixture", "mixture: how much of what one training reads"):
+        make(kind="run", partition=RUN, select=["mixture"])
+    for asset in RUN_CHAIN:
+        with step(asset, TITLES[asset]):
+            make(kind="run", partition=RUN, select=[asset])
     from assets.demo.story import write_report
 
     report = root / "report.html"
-    summary = write_report(config, RUN, report, times)
+    with step("report", "report"):
+        closing = write_report(config, RUN, report, list(step.times.items()))
     return {
         "root": str(root),
         "report": str(report),
-        "seconds": round(sum(seconds for _, seconds in times), 1),
-        "times": dict(times),
-        **summary,
+        "seconds": round(sum(step.times.values()), 1),
+        "times": step.times,
+        **closing,
     }
 
 
 def prepare(root: Path, keep: bool) -> None:
-    """An empty folder, or the earlier demo's with `keep`."""
-    if not root.exists() or not any(root.iterdir()):
-        root.mkdir(parents=True, exist_ok=True)
-    elif not (root / MARKER).is_file():
-        message = f"{root} is not empty and is no store of an earlier demo"
-        raise UsageError(message, hint="give another folder with --root")
-    elif not keep:
-        shutil.rmtree(root)
-        root.mkdir(parents=True)
+    """An empty folder, or the earlier demo's with `keep`. UsageError for anything else."""
+    if root.exists() and not root.is_dir():
+        message = f"{root} is a file"
+        raise UsageError(message, hint="give a folder with --root")
+    if root.is_dir() and any(root.iterdir()):
+        if not (root / MARKER).is_file():
+            message = f"{root} is not empty and is no store of an earlier demo"
+            raise UsageError(message, hint="give another folder with --root")
+        if not keep:
+            shutil.rmtree(root)
+    root.mkdir(parents=True, exist_ok=True)
+    (root / MARKER).write_text("`gristmill demo` made this folder and may remove it.\n")
+
+
+def sample(root: Path) -> str:
+    """Build the sample where it is not whole; one sentence about it."""
+    file = root / SAMPLE
+    found = json.loads(file.read_text()) if file.is_file() else build_sample(root / "sample")
+    crawls = found["snapshots"].values()
+    records, size = (sum(one[key] for one in crawls) for key in ("records", "bytes"))
+    code = f"{found['code']['records']} files of code, {found['labels']} labels"
+    return f"{records:,} records in {len(crawls)} snapshots ({size / 1e6:.1f} MB of WARC), {code}"
 
 
 def write_files(root: Path) -> Config:

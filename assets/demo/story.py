@@ -1,7 +1,11 @@
 """The end of the demo: its report, and the words it closes with."""
 
 import json
+import shlex
+import shutil
+import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +21,7 @@ LEAD = (
     "through the whole graph to a trained model. Every number here comes from the manifests of "
     "the run."
 )
+REASONS = 12
 CRAWL_FILES = 4
 PAGES_A_FILE = 30_000
 """Pages in one WARC file of a recent public crawl, about; it is 1.1 GB."""
@@ -38,11 +43,12 @@ def write_report(
         sources=sources,
         writing=writing(root / "evaluation" / run / "evaluation.json"),
         times=times,
-        commands=commands(mill),
     )
+    token = f"{data.token.shard}:{data.token.offset}" if data.token else None
+    data = replace(data, commands=commands(mill, token))
     path.write_text(render(data), encoding="utf-8")
     summary = figures(mill, root, run, sources)
-    return {**summary, "closing": closing(summary, path, data.commands)}
+    return {**summary, "token": token, "closing": closing(summary, path, data.commands)}
 
 
 def writing(evaluation: Path) -> tuple[str, str]:
@@ -81,30 +87,30 @@ def _bytes(mill: Mill, corpora: Sequence[str]) -> int:
     return sum(int(sums["bytes"]) for sums in sources)
 
 
-def commands(mill: Mill) -> list[tuple[str, str]]:
-    """What to try next, with this store's own names."""
-    root = mill.root.url
+def commands(mill: Mill, token: str | None) -> list[tuple[str, str]]:
+    """What to try next, with this store's own names; `token` is SHARD:OFFSET."""
+    program, root = invoked(), shlex.quote(near(Path(mill.root.url)))
     listing = "https://data.commoncrawl.org/crawl-data/{snapshot}/warc.paths.gz"
     minutes = round(CRAWL_FILES * PAGES_A_FILE / pages_per_second(mill) / 60)
     crawl = (
-        f"gristmill run --root crawl-store --preset fineweb --snapshot CC-MAIN-2025-43 "
+        f"{program} run --root crawl-store --preset fineweb --snapshot CC-MAIN-2025-43 "
         f"--set snapshots.files={CRAWL_FILES} --set 'snapshots.location={listing}' "
         "--select snapshots,extracted_text,filtered_text"
     )
     gigabytes = CRAWL_FILES * GB_A_FILE
+    url = shlex.quote(a_url(mill))
+    of_token = f"{program} trace --root {root} --token {token}"
     return [
-        ("Open the Dagster UI and the MLflow UI", f"gristmill up --root {root}"),
         (
-            "Ask what became of a page",
-            f"gristmill trace --root {root} --url {a_url(mill)}",
+            "Open the Dagster UI and the MLflow UI: runs, partitions and checks are there",
+            f"{program} up --root {root}",
         ),
-        (
-            "See every rule's value for it",
-            f"gristmill try {a_url(mill)} --root {root}",
-        ),
+        ("Ask what became of a page", f"{program} trace --root {root} --url {url}"),
+        ("See every rule's value for it", f"{program} try {url} --root {root}"),
+        *([("Ask where a token of the training data came from", of_token)] if token else []),
         (
             "See what another threshold would rebuild",
-            f"gristmill plan --root {root} --set filter.gopher.min_words=100",
+            f"{program} plan --root {root} --set filter.gopher.min_words=100",
         ),
         (
             f"Take {CRAWL_FILES} files of a public crawl: about {gigabytes:.1f} GB to download, "
@@ -112,6 +118,21 @@ def commands(mill: Mill) -> list[tuple[str, str]]:
             crawl,
         ),
     ]
+
+
+def invoked() -> str:
+    """How this program is called from here: by name where the shell finds it, else by path."""
+    found = shutil.which("gristmill")
+    called = Path(sys.argv[0])
+    if found or called.name != "gristmill" or not called.is_file():
+        return "gristmill"
+    return shlex.quote(near(called.absolute()))
+
+
+def near(path: Path) -> str:
+    """A path, relative where it lies below the current folder."""
+    here = Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 
 def pages_per_second(mill: Mill) -> float:
@@ -138,20 +159,21 @@ def closing(
 ) -> list[str]:
     """The last lines on the terminal."""
     held_out = summary["training"]["held_out"]
+    reasons = [(r, n) for r, n in summary["reasons"].items() if not r.startswith("record.")]
     lines = [
         "",
         f"{summary['pages']:,} pages, {summary['kept_by_the_rules']:.0%} kept by the rules; "
-        f"dropped for {len(summary['reasons'])} reasons, most often:",
+        f"dropped for {len(reasons)} reasons, most often:",
     ]
-    lines += [f"  {n:>6,}  {reason}" for reason, n in list(summary["reasons"].items())[:12]]
+    lines += [f"  {n:>6,}  {reason}" for reason, n in reasons[:REASONS]]
     lines += [
         f"{summary['web_text_bytes'] / 1e6:.2f} MB of web text and "
         f"{summary['source_text_bytes'] / 1e6:.2f} MB of code are tokens now",
         f"held-out bits per byte {held_out['bits_per_byte']:.3f} after "
         f"{summary['training']['step']} steps; knowing only how often each token occurs: "
         f"{held_out['unigram_bits_per_byte']:.3f}",
-        f"checkpoint: {summary['checkpoint']}",
-        f"report:     {report}",
+        f"checkpoint: {near(Path(summary['checkpoint']))}",
+        f"report:     {near(report)}",
         "",
         "What to try next:",
     ]

@@ -195,14 +195,14 @@ def request(arrival: Arrival) -> dg.RunRequest:
     "complete and lists each once. Switch on `moves_by_itself` too, which does the stages behind "
     "it. A crawl published again under the same name (another listing) gets a run of its own.",
 )
-def snapshot_arrival(context: dg.SensorEvaluationContext, mill: MillResource) -> dg.SensorResult:
+def snapshot_arrival(context: dg.SensorEvaluationContext) -> dg.SensorResult:
     """Add partitions and ask for one run each.
 
     Nothing depends on a partition being new: a tick that died after adding one asks again, and the
     run key (and the tag on the run, for the schedule) keeps it at one.
     """
     try:
-        found = list(new_arrivals(context.instance, mill, context.log))
+        found = list(new_arrivals(context.instance, MillResource(), context.log))
     except GristmillError as error:
         raise dg.Failure(str(error)) from error
     return dg.SensorResult(
@@ -221,11 +221,11 @@ def snapshot_arrival(context: dg.SensorEvaluationContext, mill: MillResource) ->
     "minute would be impolite (a public crawl over https).",
 )
 def weekly_listing(
-    context: dg.ScheduleEvaluationContext, mill: MillResource
+    context: dg.ScheduleEvaluationContext,
 ) -> list[dg.RunRequest] | dg.SkipReason:
     """The same as the sensor, less often; runs of either count for both."""
     try:
-        found = list(new_arrivals(context.instance, mill, context.log))
+        found = list(new_arrivals(context.instance, MillResource(), context.log))
         for arrival in found:
             register(context.instance, SNAPSHOTS, arrival.name)
     except GristmillError as error:

@@ -32,6 +32,18 @@ WHERE |= {"service": "assets.commands.service", "bench": "assets.commands.bench"
 class Parser(argparse.ArgumentParser):
     """A parser whose complaints are errors with a hint, like all others."""
 
+    mixed = False
+    """Whether files may follow options, as in `bench STAGE --rounds 5 IN`."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # noqa: D102
+        if not self.mixed:
+            return super().parse_known_args(args, namespace)
+        self.mixed = False  # argparse does it by two calls of this
+        try:
+            return self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self.mixed = True
+
     def error(self, message: str) -> NoReturn:
         """Raise instead of printing usage and leaving."""
         raise UsageError(message, hint=f"see {self.prog} --help")
@@ -173,8 +185,10 @@ def _service_verbs(verb: Any) -> None:
     train = verb("train", "train RUN.yaml with torchrun, without Dagster", "service")
     train.add_argument("run_file", metavar="RUN.yaml", type=Path)
     bench = verb("bench", "measure a stage against its peer, alternated in one run", "bench")
+    bench.mixed = True
     bench.add_argument("stage", metavar="STAGE")
-    bench.add_argument("--against", metavar="PEER")
+    bench.add_argument("inputs", nargs="*", default=[], metavar="IN", type=local_path)
+    bench.add_argument("--against", metavar="PEER", help="default: the first peer of the stage")
     bench.add_argument("--rounds", type=int, default=3, metavar="N")
 
 

@@ -1,0 +1,61 @@
+"""language: lid.176 on the beginning of a text, against the bare call on all of it."""
+
+from typing import TYPE_CHECKING, Any
+
+from assets.bench.material import Material
+from assets.bench.worker import Trial
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+def ours(material: Material) -> Trial:
+    """`identify`, without floors: what the model says."""
+    import polars as pl
+
+    from pipeline.language import identify
+
+    texts = material.table("documents")["text"]
+    identify(pl.Series(["A line of text to begin with."]))
+    return Trial(
+        run=lambda: identify(texts),
+        finding=lambda told: told.select("language"),
+        documents=len(texts),
+        size=int(texts.str.len_bytes().sum()),
+    )
+
+
+def fasttext(material: Material) -> Trial:
+    """`predict` on the whole text, one call a document, line ends as blanks."""
+    import fasttext as peer
+    import polars as pl
+
+    from pipeline.language import model_path
+
+    series = material.table("documents")["text"]
+    texts: list[str] = series.to_list()
+    model = peer.load_model(str(model_path()))
+    model.predict(["A line of text to begin with."])
+    return Trial(
+        run=lambda: [model.predict([text.replace("\n", " ")])[0][0] for text in texts],
+        finding=lambda found: pl.DataFrame({"language": [_label(labels) for labels in found]}),
+        documents=len(texts),
+        size=int(series.str.len_bytes().sum()),
+    )
+
+
+def _label(labels: Any) -> str:
+    from pipeline.language import ISO_CODES, UNDETERMINED
+
+    code = str(labels[0]).removeprefix("__label__") if len(labels) else UNDETERMINED
+    return ISO_CODES.get(code, code)
+
+
+def compare(ours: "pl.DataFrame", theirs: "pl.DataFrame") -> dict[str, Any]:
+    """How many documents got the same language."""
+    same = int((ours["language"] == theirs["language"]).sum())
+    return {
+        "documents": len(ours),
+        "labels_equal": same,
+        "share": round(same / max(len(ours), 1), 5),
+    }

@@ -1,0 +1,214 @@
+"""What a contest is held on: files a person gives, or the sample of the demo.
+
+Everything is made once, before the rounds, in a temporary folder; both sides read the same files.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pipeline.config import Config
+from pipeline.errors import UsageError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+WARC_ENDINGS = (".warc", ".warc.gz")
+HTML_ENDINGS = (".html", ".htm", ".xhtml")
+ENGLISH = "en"
+
+Reader = Callable[[list[Path]], "pl.DataFrame"]
+"""Documents of dataset folders, Parquet and JSONL files."""
+
+
+@dataclass(frozen=True)
+class Material:
+    """A folder with what the sides read."""
+
+    folder: Path
+
+    @cached_property
+    def config(self) -> Config:
+        """The configuration that `bench` ran under."""
+        return Config.model_validate_json(self.path("config.json").read_bytes())
+
+    @cached_property
+    def warcs(self) -> list[Path]:
+        """The WARC files."""
+        return [Path(path) for path in json.loads(self.path("warcs.json").read_text())]
+
+    def path(self, name: str) -> Path:
+        """A file of the material."""
+        return self.folder / name
+
+    def table(self, name: str) -> "pl.DataFrame":
+        """One of `pages`, `documents`, `english`, `signed`."""
+        import polars as pl
+
+        return pl.read_parquet(self.path(f"{name}.parquet"))
+
+
+def make(
+    folder: Path, needs: Sequence[str], inputs: Sequence[Path], config: Config, read: Reader
+) -> Material:
+    """Prepare what is needed from `inputs`; without any, from the demo's sample.
+
+    UsageError where a contest over pages is given no WARC or HTML file, or nothing is left.
+    """
+    material = Material(folder)
+    material.path("config.json").write_text(config.model_dump_json())
+    warcs, pages, tables = sort_inputs(inputs)
+    if not inputs or "classifier" in needs:
+        _sample(material)
+    if not inputs:
+        warcs = sorted(material.path("sample").glob("snapshots/*/*.warc.gz"))
+    if not (warcs or pages) and {"pages", "warcs"} & set(needs):
+        message = "this contest is about pages, and no WARC or HTML file was given"
+        raise UsageError(message, hint="give WARC files, or none for the demo's sample")
+    material.path("warcs.json").write_text(json.dumps([str(path.absolute()) for path in warcs]))
+    if "pages" in needs:
+        _write(material, "pages", _pages(warcs, pages, config))
+    if set(needs) & {"documents", "english", "signed", "tokenizer", "shards", "classifier"}:
+        _write(material, "documents", _documents(warcs, pages, tables, config, read))
+    for need, maker in (
+        ("english", _english),
+        ("classifier", _classifier),
+        ("signed", _signed),
+        ("tokenizer", _tokenizer),
+        ("shards", _shards),
+    ):
+        if need in needs:
+            maker(material)
+    return material
+
+
+def sort_inputs(inputs: Sequence[Path]) -> tuple[list[Path], list[Path], list[Path]]:
+    """WARC files, HTML files and tables among what was given. UsageError for one not there."""
+    for path in inputs:
+        if not path.exists():
+            message = f"{path} is not there"
+            raise UsageError(message, hint="give WARC, HTML, JSONL or Parquet files, or datasets")
+    warcs = [path for path in inputs if path.name.endswith(WARC_ENDINGS)]
+    pages = [path for path in inputs if path.name.lower().endswith(HTML_ENDINGS)]
+    return warcs, pages, [path for path in inputs if path not in warcs and path not in pages]
+
+
+def _write(material: Material, name: str, frame: "pl.DataFrame") -> None:
+    if frame.is_empty():
+        message = f"the input holds no {name}"
+        raise UsageError(message, hint="give other files, or none for the demo's sample")
+    frame.write_parquet(material.path(f"{name}.parquet"))
+
+
+def _sample(material: Material) -> None:
+    from assets.demo.sample import build_sample
+
+    build_sample(material.path("sample"))
+
+
+def _pages(warcs: list[Path], pages: list[Path], config: Config) -> "pl.DataFrame":
+    """Decoded pages: `url, html`."""
+    import polars as pl
+
+    from pipeline.bodies import BodyError, BodyTooLargeError, decode_body, parse_http
+    from pipeline.charset import decode
+    from pipeline.warc import read_records
+
+    rows: list[tuple[str | None, str]] = []
+    for warc in warcs:
+        for record in read_records(warc, warc.name):
+            http = parse_http(record.block) if record.kind == "response" else None
+            if http is None or http.status != 200 or http.mime not in config.extract.accept:
+                continue
+            try:
+                body = decode_body(http, config.extract.max_bytes)
+            except (BodyError, BodyTooLargeError):
+                continue
+            if body.strip() and not record.truncated:
+                rows.append((record.url, decode(body, http.charset)[0]))
+    rows += [(None, decode(path.read_bytes())[0]) for path in pages]
+    schema = {"url": pl.String, "html": pl.String}
+    return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+def _documents(
+    warcs: list[Path], pages: list[Path], tables: list[Path], config: Config, read: Reader
+) -> "pl.DataFrame":
+    """Documents with text, extracted where pages were given; `doc_id` distinct."""
+    import polars as pl
+
+    from pipeline.extract import extract_html, extract_warc
+
+    frames = [
+        extract_warc(
+            path, snapshot=path.parent.name, warc_file=path.name, config=config.extract
+        ).tables["parts"]
+        for path in warcs
+    ]
+    frames += [extract_html(path, "pages", config.extract).tables["parts"] for path in pages]
+    if tables:
+        frames.append(read(tables))
+    documents = pl.concat(frames, how="diagonal_relaxed")
+    return documents.unique("doc_id", keep="first", maintain_order=True)
+
+
+def _english(material: Material) -> None:
+    """What the rules of an English recipe are given: pages that pass its language rules."""
+    import polars as pl
+
+    from pipeline.language import identify
+
+    documents = material.table("documents")
+    config = material.config.filter.language
+    told = identify(documents["text"], min_chars=config.min_chars, und_score=config.und_score)
+    sure = (pl.col("language") == ENGLISH) & (pl.col("language_score") >= 0.65)
+    mask = told.select(sure)["language"]
+    _write(material, "english", documents.filter(mask))
+
+
+def _classifier(material: Material) -> None:
+    """A quality classifier, trained on `references.quality_labels`, else on the demo's labels."""
+    import polars as pl
+
+    from pipeline.quality import train_classifier
+
+    config = material.config
+    labels = config.references.quality_labels or str(material.path("sample/labels.jsonl"))
+    rows = pl.read_ndjson(labels)
+    found = train_classifier(rows, config.score.classifier, config.references.positive_label)
+    material.path("classifier.bin").write_bytes(found.model)
+
+
+def _signed(material: Material) -> None:
+    from pipeline.dedup.run import sign_part
+
+    _write(material, "signed", sign_part(material.table("documents"), material.config.dedup))
+
+
+def _tokenizer(material: Material) -> None:
+    """A tokenizer of the documents, of 4,096 entries: a small text supports no larger one."""
+    from pipeline.tokenizer import train_tokenizer
+
+    if material.path("tokenizer.json").exists():
+        return
+    config = material.config.tokenizer.model_copy(update={"vocab_size": 4096})
+    text, _ = train_tokenizer(material.table("documents")["text"], config)
+    material.path("tokenizer.json").write_text(text, encoding="utf-8")
+
+
+def _shards(material: Material) -> None:
+    """Token shards of the documents, with rows for the context of the tiny recipe."""
+    from pipeline.tokenize import tokenize_documents, write_shards
+    from training.recipes import tiny_cpu
+    from training.rows import write_rows
+
+    _tokenizer(material)
+    documents: Any = material.table("documents")
+    documents = documents.drop([name for name in ("split",) if name in documents.columns])
+    text = material.path("tokenizer.json").read_text(encoding="utf-8")
+    part = tokenize_documents(documents, text, material.config.tokenize)
+    write_shards(part, material.folder, "bench")
+    write_rows(material.path("bench"), tiny_cpu().context)

@@ -1,0 +1,71 @@
+"""extract: main text of decoded pages, against `trafilatura.extract` with its defaults."""
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from assets.bench.material import Material
+from assets.bench.worker import Trial
+
+if TYPE_CHECKING:
+    import polars as pl
+
+WARM_UP = "<html><head><title>Warm</title></head><body><p>{}</p></body></html>".format(
+    "The mill turns slowly while the water runs. " * 20
+)
+
+
+def _trial(material: Material, extract: Any) -> Trial:
+    import polars as pl
+
+    frame = material.table("pages")
+    pages = list(zip(frame["html"].to_list(), frame["url"].to_list(), strict=True))
+    extract(WARM_UP, None)
+    return Trial(
+        run=lambda: [extract(html, url) for html, url in pages],
+        finding=lambda texts: pl.DataFrame({"text": texts}, schema={"text": pl.String}),
+        documents=len(pages),
+        size=int(frame["html"].str.len_bytes().sum()),
+    )
+
+
+def ours(material: Material) -> Trial:
+    """`extract_page` in the configured mode."""
+    import logging
+
+    from pipeline.pages import extract_page
+
+    logging.getLogger("trafilatura").setLevel(logging.CRITICAL)
+    config = material.config.extract
+    return _trial(material, lambda html, url: extract_page(html, url, config).text)
+
+
+def trafilatura(material: Material) -> Trial:
+    """`trafilatura.extract` as it comes."""
+    import logging
+
+    import trafilatura as peer
+
+    logging.getLogger("trafilatura").setLevel(logging.CRITICAL)
+    return _trial(material, lambda html, url: peer.extract(html, url=url) or "")
+
+
+def compare(ours: "pl.DataFrame", theirs: "pl.DataFrame") -> dict[str, Any]:
+    """Pages with a text on both sides, equal texts, and the mean F1 of words between the two."""
+    pairs = list(zip(ours["text"].to_list(), theirs["text"].to_list(), strict=True))
+    scores = [word_f1(a, b) for a, b in pairs if a or b]
+    return {
+        "documents": len(pairs),
+        "texts_in_both": sum(bool(a and b) for a, b in pairs),
+        "texts_in_ours": sum(bool(a) for a, _ in pairs),
+        "texts_in_theirs": sum(bool(b) for _, b in pairs),
+        "texts_equal": sum(a == b for a, b in pairs),
+        "word_f1": round(sum(scores) / max(len(scores), 1), 4),
+    }
+
+
+def word_f1(a: str, b: str) -> float:
+    """F1 of the words of two texts, counted with repeats; 1 where both have none."""
+    first, second = Counter(a.split()), Counter(b.split())
+    both = 2 * (first & second).total()
+    whole = first.total() + second.total()
+    return both / whole if whole else 1.0

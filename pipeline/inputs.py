@@ -171,6 +171,37 @@ class FileSource:
 
 
 @dataclass(frozen=True)
+class DerivedSource:
+    """A part, with something more that the stage function depends on."""
+
+    part: Source
+
+    @property
+    def label(self) -> str:  # noqa: D102
+        return self.part.label
+
+    @property
+    def more(self) -> tuple[str, ...]:
+        """What goes into the key beside the content of the part."""
+        return ()
+
+    @property
+    def checksums(self) -> tuple[str, ...]:  # noqa: D102
+        return (*self.part.checksums, *self.more)
+
+    @property
+    def origin(self) -> str | None:  # noqa: D102
+        return self.part.origin
+
+    @property
+    def group(self) -> int | None:  # noqa: D102
+        return self.part.group
+
+    def load(self) -> Loaded:  # noqa: D102
+        return self.part.load()
+
+
+@dataclass(frozen=True)
 class AllSources:
     """Every source of an input as one part, for what is made of all of them at once."""
 

@@ -18,7 +18,7 @@ from pipeline.dataset import Dataset, checksum, encode_parquet, read_part
 from pipeline.driver import Clock, PartTask, Receipt, StageSpec, plan_tasks
 from pipeline.errors import ConfigError, ContractError, UsageError
 from pipeline.gates import host_removal, yield_band
-from pipeline.inputs import Input, Loaded, Source
+from pipeline.inputs import DerivedSource, Input, Loaded, Source
 from pipeline.manifest import Gate, InputRef, Manifest
 from pipeline.mill import Mill, commit_stage, registered_snapshots, run_parts, upstream
 from pipeline.part import PartResult
@@ -245,30 +245,14 @@ def _source_texts(source: Source) -> pl.DataFrame:
 
 
 @dataclass(frozen=True)
-class SelectSource:
+class SelectSource(DerivedSource):
     """A part, with the verdicts on its documents: survivors are a function of both."""
 
-    part: Source
     verdicts: str
 
     @property
-    def label(self) -> str:  # noqa: D102
-        return self.part.label
-
-    @property
-    def checksums(self) -> tuple[str, ...]:  # noqa: D102
-        return (*self.part.checksums, self.verdicts)
-
-    @property
-    def origin(self) -> str | None:  # noqa: D102
-        return self.part.origin
-
-    @property
-    def group(self) -> int | None:  # noqa: D102
-        return self.part.group
-
-    def load(self) -> Loaded:  # noqa: D102
-        return self.part.load()
+    def more(self) -> tuple[str, ...]:  # noqa: D102
+        return (self.verdicts,)
 
 
 def select_task(

@@ -18,7 +18,7 @@ from pipeline.config.score import ScoreConfig
 from pipeline.dataset import Dataset, read_part
 from pipeline.driver import StageSpec
 from pipeline.errors import ConfigError, UsageError
-from pipeline.inputs import Input, Loaded, TableSource, dataset_input, file_checksum, file_input
+from pipeline.inputs import DerivedSource, Input, Loaded, dataset_input, file_checksum, file_input
 from pipeline.layout import check_name
 from pipeline.manifest import Entry, Manifest
 from pipeline.mill import Mill, run_stage
@@ -122,32 +122,19 @@ def with_language(frame: pl.DataFrame, config: LanguageConfig) -> pl.DataFrame:
 
 
 @dataclass(frozen=True)
-class CarryingSource:
+class CarryingSource(DerivedSource):
     """A part of the last step, with the decisions of earlier steps on rows that never got there."""
 
-    last: TableSource
     earlier: tuple[tuple[Store, Entry], ...]
 
     @property
-    def label(self) -> str:  # noqa: D102
-        return self.last.label
-
-    @property
-    def checksums(self) -> tuple[str, ...]:  # noqa: D102
-        return (*self.last.checksums, *(entry.checksum for _, entry in self.earlier))
-
-    @property
-    def origin(self) -> str | None:  # noqa: D102
-        return self.last.origin
-
-    @property
-    def group(self) -> int | None:  # noqa: D102
-        return self.last.group
+    def more(self) -> tuple[str, ...]:  # noqa: D102
+        return tuple(entry.checksum for _, entry in self.earlier)
 
     def load(self) -> Loaded:  # noqa: D102
         import polars as pl
 
-        loaded = self.last.load()
+        loaded = self.part.load()
         frames = [read_part(store, entry) for store, entry in self.earlier]
         rejected = pl.concat([frame.filter(~pl.col("kept")) for frame in frames])
         return Loaded(loaded.value, (loaded.rows or 0) + rejected.height, rejected)
@@ -158,6 +145,5 @@ def _carrying(last: Input, *steps: Store) -> Input:
     sources: Sequence[CarryingSource] = [
         CarryingSource(source, tuple((step, entries[i]) for step, entries in earlier))
         for i, source in enumerate(last.sources)
-        if isinstance(source, TableSource)
     ]
     return Input(tuple(sources), last.refs, last.dataset, last.locations)

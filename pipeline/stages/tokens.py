@@ -18,7 +18,16 @@ from pipeline.dataset import Dataset, checksum, read_bytes
 from pipeline.driver import Receipt, StageSpec
 from pipeline.errors import UsageError
 from pipeline.gates import yield_band
-from pipeline.inputs import GroupSource, Input, Loaded, Source, TableSource, as_one, dataset_input
+from pipeline.inputs import (
+    DerivedSource,
+    GroupSource,
+    Input,
+    Loaded,
+    Source,
+    TableSource,
+    as_one,
+    dataset_input,
+)
 from pipeline.manifest import Gate, InputRef, Manifest
 from pipeline.mill import Mill, registered_snapshots, run_stage
 from pipeline.part import PartResult
@@ -109,27 +118,14 @@ def _with_columns(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 @dataclass(frozen=True)
-class ChosenSource:
+class ChosenSource(DerivedSource):
     """Some documents of a part."""
 
-    part: Source
     doc_ids: tuple[str, ...]
 
     @property
-    def label(self) -> str:  # noqa: D102
-        return self.part.label
-
-    @property
-    def checksums(self) -> tuple[str, ...]:  # noqa: D102
-        return (*self.part.checksums, checksum("\n".join(self.doc_ids).encode()))
-
-    @property
-    def origin(self) -> str | None:  # noqa: D102
-        return self.part.origin
-
-    @property
-    def group(self) -> int | None:  # noqa: D102
-        return self.part.group
+    def more(self) -> tuple[str, ...]:  # noqa: D102
+        return (checksum("\n".join(self.doc_ids).encode()),)
 
     def load(self) -> Loaded:  # noqa: D102
         import polars as pl
@@ -255,23 +251,14 @@ def by_group(given: Input) -> Iterator[Source]:
 
 
 @dataclass(frozen=True)
-class NumberedSource:
+class NumberedSource(DerivedSource):
     """A source with the number its shard is called by."""
 
-    part: Source
     number: int
 
     @property
-    def label(self) -> str:  # noqa: D102
-        return self.part.label
-
-    @property
-    def checksums(self) -> tuple[str, ...]:  # noqa: D102
-        return (*self.part.checksums, str(self.number))
-
-    @property
-    def origin(self) -> str | None:  # noqa: D102
-        return self.part.origin
+    def more(self) -> tuple[str, ...]:  # noqa: D102
+        return (str(self.number),)
 
     @property
     def group(self) -> int | None:  # noqa: D102

@@ -132,17 +132,17 @@ def plan_tasks(
 def run_tasks(
     tasks: Sequence[PartTask],
     engine: Engine,
-    progress: Callable[[int, int], None] | None = None,
+    clock: Clock,
+    progress: Callable[[int, int], None],
 ) -> list[Receipt]:
     """The receipts of all tasks, in order; those without one are computed by the engine."""
     found = {task.key: receipt for task in tasks if (receipt := read_receipt(task.out, task.key))}
     missing = [task for task in tasks if task.key not in found]
-    if progress:
-        progress(len(found), len(tasks))
+    clock.computed_bytes += sum(task.source.size_bytes for task in missing)
+    progress(len(found), len(tasks))
     for done, receipt in enumerate(engine.map(run_part, missing), start=1):
         found[receipt.key] = receipt
-        if progress:
-            progress(len(tasks) - len(missing) + done, len(tasks))
+        progress(len(tasks) - len(missing) + done, len(tasks))
     return [found[task.key] for task in tasks]
 
 
@@ -275,16 +275,19 @@ def _entry(task: PartTask, path: str, rows: int, size: int, digest: str) -> Entr
 
 @dataclass
 class Clock:
-    """When a run began, for the volatile block."""
+    """When a run began and what it computed, for the volatile block."""
 
     started: datetime = field(default_factory=lambda: datetime.now(UTC))
     begin: float = field(default_factory=time.monotonic)
+    computed_bytes: int = 0
+    """Input of the parts that were not there yet: with the seconds, a measured rate."""
 
     def block(self, **more: Any) -> dict[str, Any]:
         """The `run` block of a manifest."""
         return {
             "started": self.started.isoformat(timespec="seconds"),
             "seconds": round(time.monotonic() - self.begin, 3),
+            "computed_bytes": self.computed_bytes,
             "host": platform.node(),
             "pid": os.getpid(),
             **more,

@@ -57,6 +57,11 @@ class Source(Protocol):
         """The part group."""
         ...
 
+    @property
+    def size_bytes(self) -> int:
+        """Stored bytes that loading it reads."""
+        ...
+
     def load(self) -> Loaded:
         """Read and verify it."""
         ...
@@ -85,6 +90,10 @@ class TableSource:
     def group(self) -> int | None:  # noqa: D102
         return self.entry.group
 
+    @property
+    def size_bytes(self) -> int:  # noqa: D102
+        return self.entry.bytes
+
     def load(self) -> Loaded:  # noqa: D102
         frame = read_part(self.store, self.entry)
         return Loaded(frame, frame.height)
@@ -112,6 +121,10 @@ class GroupSource:
     @property
     def group(self) -> int | None:  # noqa: D102
         return self.entries[0].group
+
+    @property
+    def size_bytes(self) -> int:  # noqa: D102
+        return sum(entry.bytes for entry in self.entries)
 
     def load(self) -> Loaded:  # noqa: D102
         import polars as pl
@@ -146,6 +159,10 @@ class FileSource:
     @property
     def group(self) -> int | None:  # noqa: D102
         return None
+
+    @property
+    def size_bytes(self) -> int:  # noqa: D102
+        return self.path.stat().st_size
 
     def load(self) -> Loaded:  # noqa: D102
         import polars as pl
@@ -197,6 +214,10 @@ class DerivedSource:
     def group(self) -> int | None:  # noqa: D102
         return self.part.group
 
+    @property
+    def size_bytes(self) -> int:  # noqa: D102
+        return self.part.size_bytes
+
     def load(self) -> Loaded:  # noqa: D102
         return self.part.load()
 
@@ -216,6 +237,10 @@ class AllSources:
     @property
     def checksums(self) -> tuple[str, ...]:  # noqa: D102
         return tuple(checksum for source in self.sources for checksum in source.checksums)
+
+    @property
+    def size_bytes(self) -> int:  # noqa: D102
+        return sum(source.size_bytes for source in self.sources)
 
     def load(self) -> Loaded:  # noqa: D102
         import polars as pl
@@ -249,6 +274,10 @@ class BlobSource:
     @property
     def origin(self) -> str | None:  # noqa: D102
         return self.path.name
+
+    @property
+    def size_bytes(self) -> int:  # noqa: D102
+        return self.path.stat().st_size
 
     def load(self) -> Loaded:  # noqa: D102
         return Loaded(self.path)

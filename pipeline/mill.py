@@ -117,7 +117,7 @@ def run_stage(
     """Run one function over every part of an input and commit what it made."""
     clock = Clock()
     tasks = plan_tasks(spec, given.sources, work, out)
-    receipts = run_parts(mill, spec, tasks)
+    receipts = run_parts(mill, spec, tasks, clock)
     return commit_stage(
         mill,
         spec,
@@ -131,12 +131,14 @@ def run_stage(
     )
 
 
-def run_parts(mill: Mill, spec: StageSpec, tasks: Sequence[PartTask]) -> list[Receipt]:
+def run_parts(
+    mill: Mill, spec: StageSpec, tasks: Sequence[PartTask], clock: Clock
+) -> list[Receipt]:
     """The receipts of tasks, computed by the mill's engine where they are not there yet."""
     if mill.planning:
         mill.planning(spec, tasks)
         raise PlannedOnly
-    return run_tasks(tasks, mill.engine, lambda done, n: mill.progress(spec.name, done, n))
+    return run_tasks(tasks, mill.engine, clock, lambda done, n: mill.progress(spec.name, done, n))
 
 
 def commit_stage(

@@ -40,6 +40,8 @@ class Planned:
     input_bytes: int
     cpu_seconds: float
     measured: bool
+    certain: bool
+    """False behind a stage that is rebuilt: at most this, since equal output stops the ripple."""
     why: str
 
     def as_json(self) -> dict[str, Any]:
@@ -50,51 +52,37 @@ class Planned:
 def plan_partition(
     mill: Mill, partition: str, stages: Iterable[tuple[str, StageFunction]]
 ) -> list[Planned]:
-    """The plan of one partition through stages in order.
-
-    A stage behind one that would be rebuilt is listed as waiting: what it must do depends on what
-    comes out, and equal output stops the ripple.
-    """
+    """The plan of one partition through stages in order."""
     planned: list[Planned] = []
-    waiting = False
+    certain = True
     for name, function in stages:
-        if waiting:
-            planned.append(_waiting(mill, name, partition))
-            continue
-        found = _ask(mill, name, partition, function)
-        planned.append(found)
-        waiting = found.missing > 0
+        planned.append(_ask(mill, name, partition, function, certain))
+        certain &= planned[-1].missing == 0
     return planned
 
 
-def _ask(mill: Mill, name: str, partition: str, function: StageFunction) -> Planned:
+def _ask(mill: Mill, name: str, partition: str, function: StageFunction, certain: bool) -> Planned:
     seen: list[tuple[StageSpec, Sequence[PartTask]]] = []
     asked = replace(mill, planning=lambda spec, tasks: seen.append((spec, tasks)))
+    nothing = Planned(name, partition, 0, 0, 0, 0.0, False, certain, "nothing to run")
     try:
         function(asked, partition)
     except PlannedOnly:
         pass
     except (UsageError, GateError) as error:
-        return Planned(name, partition, 0, 0, 0, 0.0, False, f"cannot run: {error.message}")
+        return replace(nothing, why=f"cannot run: {error.message}")
     if not seen:
-        return Planned(name, partition, 0, 0, 0, 0.0, False, "nothing to run")
+        return nothing
     spec, tasks = seen[0]
     missing = [task for task in tasks if read_receipt(task.out, task.key) is None]
-    size = sum(_size(task) for task in missing)
+    own = _why(mill.find(name, partition), spec) if missing else "up to date"
+    if not certain:
+        missing, own = list(tasks), "at most, if the stages before it change their output"
+    size = sum(task.source.size_bytes for task in missing)
     rate, measured = _rate(mill, name, partition)
-    why = _why(mill.find(name, partition), spec) if missing else "up to date"
-    return Planned(name, partition, len(tasks), len(missing), size, size / rate, measured, why)
-
-
-def _waiting(mill: Mill, name: str, partition: str) -> Planned:
-    manifest = mill.find(name, partition)
-    parts = len(manifest.content.parts) if manifest else 0
-    return Planned(name, partition, parts, 0, 0, 0.0, False, "waits for the stage before it")
-
-
-def _size(task: PartTask) -> int:
-    entry = getattr(task.source, "entry", None)
-    return int(entry.bytes) if entry else int(getattr(task.source, "size_bytes", 0))
+    return Planned(
+        name, partition, len(tasks), len(missing), size, size / rate, measured, certain, own
+    )
 
 
 def _rate(mill: Mill, name: str, partition: str) -> tuple[float, bool]:

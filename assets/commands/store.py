@@ -45,11 +45,13 @@ def plan(arguments: argparse.Namespace) -> Result:
             cost = f"{row.missing}/{row.parts} parts, {row.input_bytes / 1e6:,.1f} MB, "
             cost += f"{row.cpu_seconds:,.0f} CPU s" + ("" if row.measured else " (guessed rate)")
             print(f"{row.partition}  {row.stage:<16} {cost if row.missing else '-'}  {row.why}")
+    sure = [row for row in rows if row.certain]
     return {
         "stages": [row.as_json() for row in rows],
-        "missing": sum(row.missing for row in rows),
-        "input_bytes": sum(row.input_bytes for row in rows),
-        "cpu_hours": sum(row.cpu_seconds for row in rows) / 3600,
+        "missing": sum(row.missing for row in sure),
+        "input_bytes": sum(row.input_bytes for row in sure),
+        "cpu_hours": sum(row.cpu_seconds for row in sure) / 3600,
+        "cpu_hours_at_most": sum(row.cpu_seconds for row in rows) / 3600,
     }
 
 
@@ -70,7 +72,18 @@ def prune(arguments: argparse.Namespace) -> Result:
             print(f"{n:>12,}  {key}")
         done = "deleted" if arguments.apply else "would be deleted; --apply does it"
         print(f"{len(planned.deletions):,} objects, {size / 1e6:,.1f} MB {done}")
-    return {"objects": len(planned.deletions), "bytes": size, "applied": bool(arguments.apply)}
+        for name in planned.skipped:
+            print(f"{name} is left alone: a manifest that it needs cannot be read")
+        if planned.young[0]:
+            count, young = planned.young
+            print(f"{count:,} objects, {young / 1e6:,.1f} MB are less than an hour old and stay")
+    return {
+        "objects": len(planned.deletions),
+        "bytes": size,
+        "applied": bool(arguments.apply),
+        "young": planned.young[0],
+        "skipped": planned.skipped,
+    }
 
 
 def trace(arguments: argparse.Namespace) -> Result | None:

@@ -84,7 +84,7 @@ def dedup_input(
     section |= {"quality_model": classifier_of(given, earlier)}
     sign = StageSpec(f"{stage}.sign", run.CODE_VERSION, run.LIBRARIES, partition, section)
     signing = plan_tasks(sign, given.sources, partial(_sign, config=config), out)
-    signed_parts = run_parts(mill, sign, signing)
+    signed_parts = run_parts(mill, sign, signing, clock)
     signed = load_signed(out, signed_parts, order_of(mill), first=len(earlier))
     known = load_earlier(earlier)
     texts = Texts(given.sources, tuple(earlier), signed, known)
@@ -97,9 +97,9 @@ def dedup_input(
         select_task(spec, source, verdicts.filter(verdicts["part"] == i), out, signed_parts[i])
         for i, source in enumerate(given.sources)
     ]
-    receipts = run_parts(mill, spec, tasks)
+    receipts = run_parts(mill, spec, tasks, clock)
     whole = whole_task(spec, out, pairs=decision.pairs, clusters=decision.clusters)
-    receipts += run_parts(mill, spec, [whole])
+    receipts += run_parts(mill, spec, [whole], clock)
     gates = mill.config.gates
     bands = gates.yields
     band = bands.deduped_corpus if stage == STAGE else bands.source_texts
@@ -288,6 +288,7 @@ class WholeSource:
     label: str = "all parts"
     origin: str | None = None
     group: int | None = None
+    size_bytes: int = 0
 
     @property
     def checksums(self) -> tuple[str, ...]:  # noqa: D102

@@ -47,7 +47,7 @@ def list_files(mill: Mill, snapshot: str) -> Manifest:
         for name, digest in listing.files.select("warc_file", "checksum").iter_rows()
     ]
     source = ListingSource(listing.files, tuple(str(ref.checksum) for ref in refs))
-    receipts = run_parts(mill, spec, plan_tasks(spec, [source], _listing, out))
+    receipts = run_parts(mill, spec, plan_tasks(spec, [source], _listing, out), clock)
     return commit_stage(
         mill,
         spec,
@@ -78,6 +78,7 @@ class ListingSource:
     label: str = "listing"
     origin: str | None = None
     group: int | None = None
+    size_bytes: int = 0
 
     def load(self) -> Loaded:  # noqa: D102
         return Loaded(self.files, self.files.height)

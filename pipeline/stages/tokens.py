@@ -307,6 +307,7 @@ class PlanSource:
     label: str = "token shards"
     origin: str | None = None
     group: int | None = None
+    size_bytes: int = 0
 
     @property
     def checksums(self) -> tuple[str, ...]:  # noqa: D102

@@ -104,6 +104,9 @@ def current_manifest(store: Store) -> str | None:
         return store.read(POINTER).decode().strip()
     except FileNotFoundError:
         return None
+    except UnicodeDecodeError as error:
+        message = f"the pointer {store.url}/{POINTER} holds no hash"
+        raise ContractError(message, hint="remove it and materialise the stage again") from error
 
 
 def read_manifest(store: Store, name: str | None = None) -> Manifest:

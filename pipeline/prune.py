@@ -1,9 +1,10 @@
 """What nothing references any more, and its removal.
 
 Kept is what a current manifest names, what the manifests that those read (by hash, all the way
-back) name, what training runs pin, and whatever is younger than the grace period, since a run may
-be writing it. Of the rest only what stages wrote goes: manifests, receipts, parts, files that a
-manifest or receipt of their folder names, and unfinished writes. Other files are never touched.
+back) name, what training runs pin, and whatever is younger than the grace period and was not yet
+superseded by a later pointer, since a run may be writing it. Of the rest only what stages wrote
+goes: manifests, receipts, parts, files that a manifest or receipt of their folder names, and
+unfinished writes. Other files are never touched.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ class Folder:
 
     name: str
     pointer: str | None = None
+    moved: float = 0.0
+    """When the pointer was moved: other manifests that are older than that were superseded."""
     manifests: dict[str, ObjectInfo] = field(default_factory=dict)
     receipts: dict[str, ObjectInfo] = field(default_factory=dict)
 
@@ -78,7 +81,7 @@ def plan_prune(
         if any(contents.get(name) is None for name in folder.manifests if name in retained)
         or (folder.pointer and folder.pointer not in folder.manifests)
     )
-    referenced, known = _references(store, folders, contents, retained)
+    referenced, known, superseded = _references(store, folders, contents, retained)
     limit = (time.time() if now is None else now) - grace_seconds
     doomed: list[ObjectInfo] = []
     young: list[ObjectInfo] = []
@@ -86,7 +89,7 @@ def plan_prune(
         folder = _folder_of(key, folders)
         if folder is None or folder.name in skipped or key in referenced or not _ours(key, known):
             continue
-        (doomed if _older(info, limit) else young).append(info)
+        (doomed if key in superseded or _older(info, limit) else young).append(info)
     leftovers = [info for info in store.leftovers() if _older(info, limit)]
     going = sorted(doomed, key=lambda info: _order(info.key)) + leftovers
     gone = {info.key for info in doomed} | {info.key for info in young}
@@ -121,7 +124,8 @@ def _folders(store: Store, objects: dict[str, ObjectInfo]) -> dict[str, Folder]:
             continue
         folder = folders.setdefault(match["folder"], Folder(match["folder"]))
         if match["pointer"]:
-            folder.pointer = store.read(key).decode().strip()
+            folder.pointer = store.read(key).decode(errors="replace").strip()
+            folder.moved = info.modified or 0.0
         elif match["manifest"]:
             folder.manifests[match["manifest"]] = info
         else:
@@ -181,22 +185,28 @@ def _references(
     folders: dict[str, Folder],
     contents: dict[str, dict[str, Any] | None],
     retained: set[str],
-) -> tuple[set[str], set[str]]:
-    """Keys that retained manifests need, and all keys that any manifest or receipt names."""
-    referenced, known = set(), set()
+) -> tuple[set[str], set[str], set[str]]:
+    """Keys that retained manifests need, keys that any manifest or receipt names, and those of
+    manifests that were current once and are needed no more.
+    """
+    referenced: set[str] = set()
+    known: set[str] = set()
+    superseded: set[str] = set()
     for folder in folders.values():
         for name, info in folder.manifests.items():
             entries = list(_entries(contents[name] or {}))
             paths = {folder.name + entry["path"] for entry in entries}
             known |= paths
+            receipts = {f"{folder.name}receipts/{entry.get('key')}.json" for entry in entries}
             if name in retained:
-                receipts = {f"{folder.name}receipts/{entry.get('key')}.json" for entry in entries}
                 referenced |= paths | receipts | {info.key}
+            elif info.modified is not None and info.modified < folder.moved:
+                superseded |= paths | receipts | {info.key}
         for key in folder.receipts:
             entries = list(_entries(_json(store, key, "entries") or {}))
             known |= {folder.name + entry["path"] for entry in entries}
         referenced.add(f"{folder.name}current")
-    return referenced, known
+    return referenced, known, superseded
 
 
 def _folder_of(key: str, folders: dict[str, Folder]) -> Folder | None:

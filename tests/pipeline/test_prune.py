@@ -98,12 +98,18 @@ def test_what_a_run_pins_stays(store: Store, pin: str) -> None:
 
 
 def test_the_young_stay(store: Store) -> None:
-    commit(store, "filtered_text/S", "old")
-    commit(store, "filtered_text/S", "new")
+    commit(store, "filtered_text/S", "now")
+    commit(store, "filtered_text/S", "not yet", current=False)
     plan = plan_prune(store)
     assert plan.deletions == []
     assert plan.young[0] == 4
     assert len(plan_prune(store, grace_seconds=0, now=time.time() + 1).deletions) == 4
+
+
+def test_the_superseded_go_at_once(store: Store) -> None:
+    commit(store, "filtered_text/S", "old")
+    commit(store, "filtered_text/S", "new")
+    assert len(plan_prune(store).deletions) == 4
 
 
 def test_parts_without_a_receipt_go_and_foreign_files_stay(store: Store) -> None:

@@ -104,9 +104,9 @@ def wait_for_earlier(context: dg.AssetExecutionContext, mill: Mill, snapshot: st
         waiting = [
             name
             for name in earlier_missing(mill, snapshot)
-            if in_flight(context.instance, "deduped_corpus", name, context.run_id)
+            if in_flight(context.instance, "deduped_corpus", name, context.run.run_id)
         ]
-        if not waiting or context.retry_number >= EARLIER_TRIES:
+        if not waiting or context.op_execution_context.retry_number >= EARLIER_TRIES:
             raise
         context.log.info(f"{snapshot} waits for {', '.join(waiting)}, registered before it")
         raise dg.RetryRequested(EARLIER_TRIES, EARLIER_SECONDS) from error

@@ -150,7 +150,7 @@ def log_funnel(context: dg.AssetExecutionContext, manifest: Manifest) -> None:
 
 
 def _asking(context: dg.AssetExecutionContext) -> dict[str, Any]:
-    return {"progress": progress(context), "run_ids": {"dagster": context.run_id}}
+    return {"progress": progress(context), "run_ids": {"dagster": context.run.run_id}}
 
 
 def progress(context: dg.AssetExecutionContext) -> Progress:
@@ -185,7 +185,7 @@ class guarded:
         """Translate what was raised."""
         if isinstance(error, StorageError) and not isinstance(error, ConflictError):
             self.context.log.warning(str(error))
-            wait = RETRY_SECONDS * (self.context.retry_number + 1)
+            wait = RETRY_SECONDS * (self.context.op_execution_context.retry_number + 1)
             raise dg.RetryRequested(RETRIES, wait) from error
         if isinstance(error, GristmillError | TrainingError):
             hint = {"hint": error.hint} if error.hint else {}

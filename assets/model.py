@@ -102,11 +102,11 @@ def tracked(
     tags = {
         "dagster.asset": "checkpoints",
         "dagster.partition": name,
-        "dagster.run_id": context.run_id,
+        "dagster.run_id": context.run.run_id,
         "gristmill.config_hash": run.config_hash(),
     }
     if address := os.environ.get(DAGSTER_URL):
-        tags["dagster.url"] = f"{address}/runs/{context.run_id}"
+        tags["dagster.url"] = f"{address}/runs/{context.run.run_id}"
         tags["mlflow.note.content"] = f"Dagster run: {tags['dagster.url']}"
     tracking = Tracking.of_root(root)
     text = (root / "runs" / f"{name}.yaml").read_text(encoding="utf-8")

@@ -71,7 +71,11 @@ def materialise(
         message = "no store was named"
         raise UsageError(message, hint="give --root ROOT, or storage.root in the configuration")
     home = prepare_home(root)
-    with dg.DagsterInstance.get() as instance, contextlib.closing(Session(config, instance)) as run:
+    with (
+        dg.DagsterInstance.get() as instance,
+        contextlib.closing(Session(config, instance, tell)) as run,
+    ):
+        end_dead_runs(instance)
         if select is None or not set(select) <= {a for job in WHOLE for a in JOB_ASSETS[job]}:
             register(instance, KINDS[kind], partition)
         with listening(progress):

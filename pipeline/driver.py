@@ -168,7 +168,7 @@ def run_part(task: PartTask) -> Receipt:
     result = task.work(loaded.value)
     decided = "decisions" in result.tables
     if decided:
-        _join_rejected(result, loaded, task.spec.name)
+        _complete(result, loaded, task.spec.name)
     entries = {kind: _publish(task, kind, frame) for kind, frame in result.tables.items()}
     for kind, files in result.files.items():
         entries[kind] = [_publish_file(task, file) for file in files]
@@ -189,13 +189,15 @@ def run_part(task: PartTask) -> Receipt:
     return receipt
 
 
-def _join_rejected(result: PartResult, loaded: Loaded, stage: str) -> None:
+def _complete(result: PartResult, loaded: Loaded, stage: str) -> None:
+    """Decisions of the rows that never got to the stage, and one name of it on all of them."""
     import polars as pl
 
+    frames = [result.tables["decisions"]]
     if loaded.rejected is not None and loaded.rejected.height:
-        rejected = loaded.rejected.with_columns(stage=pl.lit(stage))
-        frames = [result.tables["decisions"], rejected]
-        result.tables["decisions"] = pl.concat(frames, how="diagonal_relaxed")
+        frames.append(loaded.rejected)
+    decisions = pl.concat(frames, how="diagonal_relaxed")
+    result.tables["decisions"] = decisions.with_columns(stage=pl.lit(stage, pl.String))
 
 
 def count(decisions: pl.DataFrame) -> Counts:

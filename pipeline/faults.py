@@ -14,6 +14,8 @@ import signal
 from pipeline.errors import UsageError
 
 VARIABLE = "GRISTMILL_FAULT"
+TWIN = "training."
+"""Points of the training program, which knows them itself (`training/faults.py`)."""
 
 POINTS: dict[str, str] = {
     "stage.part.before_file": "a part is computed, none of its files is published",
@@ -48,6 +50,8 @@ POINTS: dict[str, str] = {
 def _parse(text: str) -> tuple[str, int]:
     """`name` or `name:n` as (name, n)."""
     name, _, count = text.partition(":")
+    if name.startswith(TWIN):
+        return "", 0
     if name not in POINTS or not (count or "1").isdigit() or int(count or 1) < 1:
         message = f"{VARIABLE}={text!r} names no fault point"
         raise UsageError(message, hint=f"name or name:n of {', '.join(sorted(POINTS))}")

@@ -12,12 +12,14 @@ import json
 import os
 import secrets
 import shutil
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
 import pytest
 
 from pipeline.config import merge, validate
@@ -176,6 +178,24 @@ def test_in_a_worker(kill: Kill, undisturbed: Undisturbed, tmp_path: Path) -> No
     link(undisturbed.state(step), root)
     command = undisturbed.command(str(root), step, workers=2)
     run_until_killed(command, point, by_worker=True)
+    undisturbed.check(str(root))
+
+
+@pytest.mark.parametrize("wanted", [1, 3, 5])
+def test_from_outside(wanted: int, undisturbed: Undisturbed, tmp_path: Path) -> None:
+    """SIGKILL from outside once so many datasets are there: its workers end by themselves."""
+    root = tmp_path / "root"
+    link(undisturbed.state(LIST), root)
+    before = len(hashes(str(root)))
+    command = undisturbed.command(str(root), LIST, workers=2)
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+        while len(list(root.rglob("current"))) < before + wanted:
+            assert process.poll() is None
+            time.sleep(0.05)
+        workers = psutil.Process(process.pid).children(recursive=True)
+        process.kill()
+    alive = psutil.wait_procs(workers, timeout=30)[1]
+    assert [worker for worker in alive if worker.status() != psutil.STATUS_ZOMBIE] == []
     undisturbed.check(str(root))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -152,9 +152,11 @@ class Recording(LocalStore):
         self.seen.append(str(self.root / key))
         return super().read(key, offset=offset, length=length)
 
-    def local(self, key: str) -> AbstractContextManager[Path]:
+    @contextmanager
+    def local(self, key: str) -> Iterator[Path]:
         self.seen.append(str(self.root / key))
-        return super().local(key)
+        with super().local(key) as path:
+            yield path
 
 
 def test_what_the_second_snapshot_reads_of_the_first(

@@ -15,6 +15,7 @@ from typing import Any
 
 import dagster as dg
 from dagster._core.errors import DagsterAssetCheckFailedError
+from dagster._core.storage.tags import REPOSITORY_LABEL_TAG
 
 from assets.automation import JOB_ASSETS
 from assets.checks import CURES
@@ -33,6 +34,8 @@ WHOLE = {"mill_references", "mill_files", "mill_tokenizer", "mill_mixture"}
 """Jobs over assets without partitions."""
 PROCESS_TAG = "gristmill/process"
 """Which process a headless run is in: host, id, and when that process began."""
+TAGS = {REPOSITORY_LABEL_TAG: "__repository__@gristmill"}
+"""The code location of `workspace.yaml`, so that the UI's timeline has these runs as well."""
 KINDS = {"snapshot": SNAPSHOTS, "source": SOURCES, "run": RUNS}
 
 DAMAGE_LINES = 5
@@ -168,7 +171,7 @@ class Session:
                 result = job.execute_in_process(
                     instance=self.instance,
                     partition_key=call.partition,
-                    tags={PROCESS_TAG: this_process()},
+                    tags={**TAGS, PROCESS_TAG: this_process()},
                     asset_selection=[dg.AssetKey(name) for name in call.assets],
                     run_config={
                         "loggers": {"console": {"config": {"log_level": level}}},

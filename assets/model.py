@@ -108,6 +108,9 @@ def tracked(
     if address := os.environ.get(DAGSTER_URL):
         tags["dagster.url"] = f"{address}/runs/{context.run.run_id}"
         tags["mlflow.note.content"] = f"Dagster run: {tags['dagster.url']}"
+    else:
+        found = f"Runs, {context.run.run_id.partition('-')[0]}"
+        tags["mlflow.note.content"] = f"Asset checkpoints, partition {name}. In Dagster: {found}"
     tracking = Tracking.of_root(root)
     text = (root / "runs" / f"{name}.yaml").read_text(encoding="utf-8")
     opened = tracking.open_run(
@@ -153,20 +156,19 @@ def dataset_inputs(mill: Mill) -> list[Any]:
 
 def run_metadata(out: Path, result: dict[str, Any], link: dict[str, Any]) -> dict[str, Any]:
     """What the run came to, its loss curve, and the way to MLflow."""
-    shown: dict[str, Any] = {
-        "checkpoint": dg.MetadataValue.path(result["checkpoint"]["path"]),
-        "mlflow_run_id": link["run_id"],
-        "loss_curve": loss_curve(out / "metrics.jsonl"),
-    }
+    shown: dict[str, Any] = dict(result.get("held_out") or {})
     names = ("status", "reason", "step", "steps", "tokens", "loss", "parameters", "processes",
              "seconds", "config_hash", "mlflow_problem")  # fmt: skip
     shown |= {name: result[name] for name in names if result.get(name) is not None}
-    shown |= dict(result.get("held_out") or {})
+    shown |= {
+        "checkpoint": dg.MetadataValue.path(result["checkpoint"]["path"]),
+        "mlflow_run_id": link["run_id"],
+    }
     if server := os.environ.get(MLFLOW_URL):
         run = link["run"]
         address = f"{server}/#/experiments/{run.experiment_id}/runs/{link['run_id']}"
         shown["mlflow"] = dg.MetadataValue.url(address)
-    return shown
+    return shown | {"loss_curve": loss_curve(out / "metrics.jsonl")}
 
 
 def loss_curve(file: Path) -> dg.TableMetadataValue:
@@ -178,10 +180,15 @@ def loss_curve(file: Path) -> dg.TableMetadataValue:
     most = max((v for one in chosen if isinstance(v := one.get("loss"), float)), default=1.0)
     names = ("step", "loss", "grad_norm", "entropy", "lr", "tokens_per_second")
     return display.table(
-        {name: one.get(name) for name in names if name in one}
+        {name: short(one.get(name)) for name in names if name in one}
         | {"": display.bar(one["loss"] / most) if isinstance(one.get("loss"), float) else ""}
         for one in chosen
     )
+
+
+def short(value: Any) -> Any:
+    """A number with the digits that a person reads."""
+    return float(f"{value:.4g}") if isinstance(value, float) else value
 
 
 @dg.asset(

@@ -122,8 +122,8 @@ class _Frame:
         text_y = y - 6 if y > TOP + 16 else y + 16
         return (
             f'<line class="reference" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
-            f'<text class="reference-label" x="{WIDTH - RIGHT}" y="{text_y:.1f}" '
-            f'text-anchor="end">{escape(label)}</text>'
+            # at the left, where a curve that falls is still far above
+            f'<text class="reference-label" x="{LEFT + 4}" y="{text_y:.1f}">{escape(label)}</text>'
         )
 
 

@@ -6,10 +6,12 @@ Nothing is computed anew. Of the pages only what is shown is read, scrubbed of p
 
 import json
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from assets.checks import CURES
 from assets.report_data import Check, ReportData, Stage, TokenRow
 from assets.report_examples import Made, pages, traced
 from pipeline.dataset import read_part
@@ -25,7 +27,7 @@ WEB = (
     "token_shards",
 )
 SINGLE = ("quality_classifier", "tokenizer_sample", "tokenizer", "mixture")
-HOSTS = 12
+HOSTS = 6
 
 
 def collect(
@@ -191,18 +193,25 @@ def token_rows(made: Made) -> list[TokenRow]:
 
 
 def checks(made: Made) -> list[Check]:
-    """Every gate that did not pass, then how many did."""
-    passed, shown = 0, []
-    for (asset, part), manifest in made.items():
-        for gate in manifest.content.gates:
-            if gate.verdict == "pass":
-                passed += 1
-                continue
-            verdict = "fail" if gate.verdict == "fail" and gate.blocking else "warn"
-            text = f"{gate.verdict.replace('_', ' ')}: value {gate.value}, sample {gate.sample}"
-            name = f"{asset}/{part} {gate.name}" if part else f"{asset} {gate.name}"
-            shown.append(Check(name, verdict, f"{text}. {gate.detail or ''}".strip()))
-    return [*shown, Check(f"{passed} gates passed", "pass", "")] if passed or shown else []
+    """Every gate that failed, with its cure, then how many passed or could not be judged."""
+    gates = [(key, gate) for key, m in made.items() for gate in m.content.gates]
+    shown = [
+        Check(
+            f"{asset}/{part} {gate.name}" if part else f"{asset} {gate.name}",
+            "fail" if gate.blocking else "warn",
+            f"{gate.value} against {gate.threshold}, over {gate.sample:,}"
+            + (f" ({gate.detail})" if gate.detail else "")
+            + f". Cure: {CURES.get(gate.name, 'read the funnel of this partition')}.",
+        )
+        for (asset, part), gate in gates
+        if gate.verdict == "fail"
+    ]
+    counted = Counter(gate.verdict for _, gate in gates)
+    if counted["pass"]:
+        shown.append(Check(f"{counted['pass']} gates passed", "pass", ""))
+    if few := counted["not_enough_sample"]:
+        shown.append(Check(f"{few} had too few records for a verdict", "pass", ""))
+    return shown
 
 
 def _seconds(made: Made) -> list[tuple[str, float]]:

@@ -16,6 +16,8 @@ from typing import Any
 from pipeline.errors import StorageError
 
 EXPERIMENT = "gristmill"
+KIND = {"mlflow.experimentKind": "custom_model_development"}
+"""Or else MLflow's pages take the runs for those of an agent and show traces, not curves."""
 LONGEST_PARAMETER = 500  # MLflow refuses 6,000 characters; the whole value is in the artifact
 RUN_TAG = "gristmill.run"
 SUPERSEDED = "gristmill.superseded_by"
@@ -140,7 +142,9 @@ class Tracking:
         experiment = client.get_experiment_by_name(EXPERIMENT)
         if experiment is not None:
             return str(experiment.experiment_id)
-        return str(client.create_experiment(EXPERIMENT, artifact_location=self.artifacts))
+        return str(
+            client.create_experiment(EXPERIMENT, artifact_location=self.artifacts, tags=KIND)
+        )
 
     def _find(self, client: Any, name: str) -> Any:
         experiment = client.get_experiment_by_name(EXPERIMENT)

@@ -173,7 +173,8 @@ class Tracker:
 
 
 def points(now: int, line: Line) -> list[Any]:
-    """MLflow's points of one step; numbers that are not finite are left out (they read back wrong).
+    """MLflow's points of one step; numbers that are not finite are left out (they read back wrong),
+    and the batch's checksum, which is for comparing two runs line by line, not for a curve.
 
     A skipped step shows as `skipped` = 1 without a loss.
     """
@@ -182,7 +183,9 @@ def points(now: int, line: Line) -> list[Any]:
     return [
         Metric(key, float(value), now, int(line["step"]))
         for key, value in line.items()
-        if key != "step" and isinstance(value, int | float) and math.isfinite(value)
+        if key not in ("step", "batch_checksum")
+        and isinstance(value, int | float)
+        and math.isfinite(value)
     ]
 
 

@@ -76,10 +76,10 @@ def metadata_of(distribution: Distribution) -> Message:
 
 def description(distribution: Distribution) -> str:
     """The long description of a package, as its author wrote it; empty if there is none."""
-    metadata = metadata_of(distribution)
-    payload = metadata.get_payload()
-    body = payload if isinstance(payload, str) else ""
-    return body.strip() or (metadata.get("Description") or "").strip()
+    # the parser of e-mail takes the body for ASCII now and then, so it is read as what it is
+    text = distribution.read_text("METADATA") or distribution.read_text("PKG-INFO") or ""
+    body = text.partition("\n\n")[2]
+    return body.strip() or (metadata_of(distribution).get("Description") or "").strip()
 
 
 def package_pages() -> list[Page]:

@@ -120,7 +120,7 @@ def _columns(frame: pl.DataFrame) -> pl.DataFrame:
     unknown = set(table["split"].unique()) - set(SPLITS)
     if unknown:
         message = f"column 'split' holds {', '.join(sorted(unknown))}; known are train and held_out"
-        raise ContractError(message)
+        raise ContractError(message, hint="`gristmill score` sets it; or leave the column out")
     return table
 
 

@@ -21,9 +21,11 @@ HTML_ENDINGS = (".html", ".htm", ".xhtml")
 WARC_ENDINGS = (".warc", ".warc.gz")
 
 
-def _check_inputs(paths: list[Path]) -> None:
+def _check_inputs(paths: list[Path], out: Path | None = None) -> None:
     for path in paths:
-        check_input_path(path)
+        if check_input_path(path) == "dataset" and out and path.resolve() == out.resolve():
+            message = f"{path} is both input and --out"
+            raise UsageError(message, hint="name another folder with --out")
 
 
 def extract(arguments: argparse.Namespace) -> Result:
@@ -68,7 +70,7 @@ def _folder_name(paths: list[Path]) -> str:
 def filter(arguments: argparse.Namespace) -> Result:
     """`gristmill filter IN... --out DIR`."""
     config = configuration(arguments)
-    _check_inputs(arguments.inputs)
+    _check_inputs(arguments.inputs, arguments.out)
     from pipeline.stages.curation import filter_input
 
     with mill_for(arguments, config, arguments.out) as mill:
@@ -80,7 +82,7 @@ def filter(arguments: argparse.Namespace) -> Result:
 def score(arguments: argparse.Namespace) -> Result:
     """`gristmill score IN... --model FILE --out DIR`."""
     config = configuration(arguments)
-    _check_inputs(arguments.inputs)
+    _check_inputs(arguments.inputs, arguments.out)
     from pipeline.stages.curation import score_input
 
     with mill_for(arguments, config, arguments.out) as mill:
@@ -93,7 +95,7 @@ def score(arguments: argparse.Namespace) -> Result:
 def dedup(arguments: argparse.Namespace) -> Result:
     """`gristmill dedup IN... --against EARLIER... --out DIR`."""
     config = configuration(arguments)
-    _check_inputs([*arguments.inputs, *arguments.against])
+    _check_inputs([*arguments.inputs, *arguments.against], arguments.out)
     from pipeline.dataset import Dataset
     from pipeline.stages.corpus import dedup_input
 
@@ -117,7 +119,7 @@ def check_earlier(earlier: list[Any]) -> None:
 def scrub(arguments: argparse.Namespace) -> Result:
     """`gristmill scrub IN... --out DIR`."""
     config = configuration(arguments)
-    _check_inputs(arguments.inputs)
+    _check_inputs(arguments.inputs, arguments.out)
     from pipeline.stages.curation import scrub_input
 
     with mill_for(arguments, config, arguments.out) as mill:
@@ -158,7 +160,7 @@ def tokenizer_train(arguments: argparse.Namespace) -> Result:
 def tokenize(arguments: argparse.Namespace) -> Result:
     """`gristmill tokenize IN... --tokenizer FILE --out DIR`."""
     config = configuration(arguments)
-    _check_inputs(arguments.inputs)
+    _check_inputs(arguments.inputs, arguments.out)
     if not arguments.tokenizer.is_file():
         message = f"tokenizer {arguments.tokenizer} is not there"
         raise UsageError(message, hint="gristmill tokenizer train IN... --out FILE makes one")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.config import FILE_NAME, Config, load_config
+from pipeline.dataset import Dataset
 from pipeline.errors import UsageError
 from pipeline.inputs import Input, check_input_path, dataset_input, file_input
 from pipeline.manifest import Manifest
@@ -88,15 +89,16 @@ def progress_bar() -> Iterator[Any]:
 
 def open_inputs(mill: Mill, paths: list[Path]) -> Input:
     """Dataset folders, or Parquet and JSONL files, as one input."""
-    from pipeline.dataset import Dataset
-
     kinds = {check_input_path(path) for path in paths}
     if "folder" in kinds:
         folder = next(p for p in paths if check_input_path(p) == "folder")
         message = f"{folder} is a folder without a dataset (no file `current`)"
         raise UsageError(message, hint="give a folder that a stage wrote, or name its files")
     if kinds == {"dataset"}:
-        inputs = [dataset_input(Dataset.open(mill.open_store(str(p)))) for p in paths]
+        datasets = [Dataset.open(mill.open_store(str(path))) for path in paths]
+        for dataset in datasets:
+            _check_documents(dataset)
+        inputs = [dataset_input(dataset) for dataset in datasets]
         return Input(
             tuple(source for one in inputs for source in one.sources),
             tuple(ref for one in inputs for ref in one.refs),
@@ -107,6 +109,15 @@ def open_inputs(mill: Mill, paths: list[Path]) -> Input:
         message = "dataset folders and plain files cannot be mixed in one call"
         raise UsageError(message, hint="run the verb on each of them")
     return file_input(paths)
+
+
+def _check_documents(dataset: Dataset) -> None:
+    """Refuse a dataset that holds no documents."""
+    content = dataset.manifest.content
+    tables = all(entry.path.endswith(".parquet") for entry in content.parts)
+    if content.stage == "snapshots" or not tables:
+        message = f"{dataset.store.url} holds {content.stage}, not documents"
+        raise UsageError(message, hint="give a folder that extract, filter, ... or scrub wrote")
 
 
 def stage_result(

@@ -473,3 +473,52 @@ def test_damaged_files(shared: Path, tmp_path: Path) -> None:
     inside = [row for row in decisions if row["warc_file"] == "one-member.warc.gz"]
     assert all(row["member_offset"] is not None for row in inside)
     assert len({row["doc_id"] for row in decisions if row["doc_id"]}) == len(decisions)
+
+
+FATES = {
+    "error": "record.status",
+    "redirect": "record.redirect",
+    "other": "record.mime",
+    "empty": "record.empty",
+    "revisit": "record.revisit",
+}
+"""Kind of a capture in the index -> reason; pages are kept, or dropped for what they hold."""
+
+
+@pytest.mark.slow
+def test_every_record_of_a_real_crawl_is_accounted_for(shared: Path, tmp_path: Path) -> None:
+    """Two files of a snapshot, one as a large crawler writes them, one as it came over the wire."""
+    crawl = shared / "data" / "snapshots" / "CRAWL-2026-40"
+    files = sorted(crawl.glob("*-0000[34].warc.gz"))
+    made = gristmill("extract", *files, "--out", tmp_path / "out", "--workers", "2", "--json").json
+    folder = read_folder(tmp_path / "out")
+    assert folder.content["partition"] == "CRAWL-2026-40"
+    names = {file.name for file in files}
+    index = [row for row in lines(crawl / "index.jsonl.gz") if row["filename"] in names]
+    rows = folder.rows("decisions")
+    fates = {(row["warc_file"], row["warc_offset"]): row for row in rows}
+    assert len(fates) == len(rows) == made["records_in"]
+    texts = {row["doc_id"]: row for row in folder.rows()}
+    for truth in index:
+        row = fates.pop((truth["filename"], truth["offset"]))
+        assert (row["url"], row["warc_length"]) == (truth["url"], truth["length"])
+        if truth["kind"] in FATES:
+            assert row["reason"] == FATES[truth["kind"]]
+        elif truth["truncated"]:
+            assert row["reason"] == "damage.warc_truncated"
+        elif row["kept"]:
+            document = texts.pop(row["doc_id"])
+            if row["warc_file"].endswith("-00003.warc.gz"):  # the other's are of encoded bodies
+                assert document["payload_digest"] == f"sha1:{truth['payload_sha1']}"
+            assert document["snapshot"] == "CRAWL-2026-40"
+        else:
+            assert row["reason"].startswith("extract.")
+            assert truth["text_chars"] < 200
+    assert texts == {}  # nothing is kept that the index does not list
+    left = {row["reason"] for row in fates.values()}
+    assert left == {"record.request", "record.metadata", "record.warcinfo"}
+    for row in folder.rows()[::97]:
+        with (crawl / row["warc_file"]).open("rb") as stream:
+            stream.seek(row["warc_offset"])
+            member = gzip.decompress(stream.read(row["warc_length"]))
+        assert f"WARC-Target-URI: {row['url']}".encode() in member

@@ -367,6 +367,7 @@ USAGE = [
     ("dedup", "in.jsonl", "--against", "folder", "--out", "out"),
     ("dedup", "in.jsonl", "--against", "in.jsonl", "--out", "out"),
     ("dedup", "in.jsonl", "--against", "scrubbed", "--out", "out"),
+    ("dedup", "scrubbed", "--out", "scrubbed"),
     ("score", "in.jsonl", "--out", "out"),
     ("score", "in.jsonl", "--model", "nowhere.bin", "--out", "out"),
     ("score", "in.jsonl", "--model", "folder", "--out", "out"),
@@ -430,6 +431,14 @@ def test_used_wrongly(prose: Path, tmp_path: Path, arguments: tuple[str, ...]) -
 
 
 # ---- data that will not do: exit code 1, nothing visible
+
+
+def test_shards_are_no_documents(prose: Path) -> None:
+    size = ("--set", "tokenizer.vocab_size=300", "--json")
+    assert gristmill("tokenizer", "train", prose, "--out", "t.json", *size).code == 0
+    stage("tokenize", prose, "--tokenizer", "t.json", out=Path("shards"))
+    for verb in ("filter", "dedup", "scrub"):
+        gristmill(verb, "shards", "--out", "out").is_error(2, "token_shards, not documents")
 
 
 def test_labels_that_teach_nothing() -> None:

@@ -87,12 +87,14 @@ def dedup_input(
     signed_parts = run_parts(mill, sign, signing, clock)
     signed = load_signed(out, signed_parts, order_of(mill), first=len(earlier))
     known = load_earlier(earlier)
-    texts = Texts(given.sources, tuple(earlier), signed, known)
+    again = repeated(signed, known)
+    fresh = signed.filter(~again)
+    texts = Texts(given.sources, tuple(earlier), fresh, known)
     before = known.drop("part") if earlier else None
-    decision = run.decide(signed.drop("part"), before, texts, config)
+    decision = run.decide(fresh.drop("part"), before, texts, config)
 
     spec = StageSpec(stage, run.CODE_VERSION, run.LIBRARIES, partition, section)
-    verdicts = decision.decisions.with_columns(part=signed["part"])
+    verdicts = with_repeats(decision.decisions, signed, again)
     tasks = [
         select_task(spec, source, verdicts.filter(verdicts["part"] == i), out, signed_parts[i])
         for i, source in enumerate(given.sources)
@@ -206,6 +208,27 @@ def load_earlier(earlier: Sequence[Dataset]) -> pl.DataFrame:
             place += 1
     schema = {"doc_id": pl.String, "part": pl.Int32}
     return pl.concat(frames) if frames else pl.DataFrame(schema=schema)
+
+
+def repeated(signed: pl.DataFrame, known: pl.DataFrame) -> pl.Series:
+    """Which documents are there already under their very id: in an earlier dataset, or above.
+
+    An id is an address: the same record given again, or two files of one name in two folders.
+    """
+    ids = signed["doc_id"]
+    return ids.is_in(known["doc_id"].implode()) | ~ids.is_first_distinct()
+
+
+def with_repeats(decided: pl.DataFrame, signed: pl.DataFrame, again: pl.Series) -> pl.DataFrame:
+    """Decisions on all of `signed` in order, with their part; the repeated ones are dropped."""
+    import polars as pl
+
+    rows = signed.select("doc_id", "url", "part").with_row_index("row")
+    dropped = rows.filter(again).with_columns(
+        kept=pl.lit(False), reason=pl.lit("input.duplicate_id")
+    )
+    told = decided.with_columns(rows.filter(~again).select("row", "part"))
+    return pl.concat([told, dropped], how="diagonal_relaxed").sort("row").drop("row")
 
 
 class Texts:

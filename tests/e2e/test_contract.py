@@ -259,6 +259,18 @@ def test_dedup_leaves_what_the_next_needs(prose: Path) -> None:
     assert {detail["kept"] for detail in details} <= ids
 
 
+def test_a_document_that_an_earlier_dataset_has_is_counted(tmp_path: Path) -> None:
+    """Files of one name in two folders: ids are those of the lines, whatever the folder."""
+    for day, numbers in (("one", (1, 2)), ("two", (1, 3, 4))):
+        (tmp_path / day).mkdir()
+        texts = ({"text": sentences(n)} for n in numbers)
+        write_lines(tmp_path / day / "in.jsonl", *texts)
+    stage("dedup", "one/in.jsonl", out=Path("first"))
+    result = stage("dedup", "two/in.jsonl", "--against", "first", out=Path("second"))
+    assert result["reasons"] == {"input.duplicate_id": 2}
+    assert [row["text"] for row in read_folder(Path("second")).rows()] == [sentences(4)]
+
+
 def test_edits_lead_back_to_the_extracted_text(tmp_path: Path) -> None:
     """C4 takes lines away, scrub replaces: composed, each span copies the very bytes."""
     body = sentences(3).split("\n")

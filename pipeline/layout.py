@@ -34,7 +34,9 @@ def check_name(kind: str, name: str) -> str:
     """`name` if it can be a folder, a partition key and a part of a URL; UsageError otherwise."""
     if not NAME.fullmatch(name) or ".." in name:
         message = f"{kind} name {name!r} cannot be used"
-        hint = "letters, digits, '.', '_' and '-' only, no '..', at most 100, a letter or digit first"
+        hint = (
+            "letters, digits, '.', '_' and '-' only, no '..', at most 100, a letter or digit first"
+        )
         raise UsageError(message, hint=hint)
     return name
 

@@ -548,6 +548,33 @@ def test_stdout_is_one_json_object(prose: Path, tmp_path: Path) -> None:
     assert wrong.stderr.startswith(b"error: x")
 
 
+@pytest.mark.slow
+def test_no_library_writes_to_stdout(tmp_path: Path) -> None:
+    """Every stage verb as a process: one JSON object, although libraries below print progress."""
+    paragraphs = "".join(f"<p>{line}</p>" for line in sentences(4).split("\n"))
+    Path("S").mkdir()
+    for n in range(3):
+        Path(f"S/{n}.html").write_text(f"<html><body><main>{paragraphs}{n}</main></body></html>")
+    labels = ({"text": sentences(n), "label": n % 2} for n in range(40))
+    write_lines(Path("labels.jsonl"), *labels)
+    vocabulary = ("--set", "tokenizer.vocab_size=300")
+    calls: list[tuple[str, ...]] = [
+        ("extract", "S/0.html", "S/1.html", "S/2.html", "--out", "e"),
+        ("filter", "e", "--out", "f"),
+        ("classifier", "train", "labels.jsonl", "--out", "m.bin"),
+        ("score", "f", "--model", "m.bin", "--out", "s"),
+        ("dedup", "s", "--out", "d"),
+        ("scrub", "d", "--out", "c"),
+        ("tokenizer", "train", "c", "--out", "t.json", *vocabulary),
+        ("tokenize", "c", "--tokenizer", "t.json", "--out", "shards"),
+    ]
+    for call in calls:
+        done = process(*call, "--json", cwd=tmp_path)
+        assert (done.returncode, done.stderr) == (0, b""), call
+        assert done.stdout.count(b"\n") == 1
+        assert json.loads(done.stdout)["out"] == call[call.index("--out") + 1]
+
+
 LIMITED = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]), int(sys.argv[1])))

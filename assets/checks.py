@@ -56,7 +56,7 @@ WATCHED: dict[str, Watched] = {
     "tokenizer_sample": Watched("tokens:tokenizer_sample", None, ALWAYS),
     "tokenizer": Watched("tokens:tokenizer", None, ALWAYS),
     "token_shards": Watched("tokens:token_shards", CORPORA, YIELD),
-    "mixture": Watched("tokens:mixture", None, {**ALWAYS, "mixture": True}),
+    "mixture": Watched("mixture:mixture", None, {**ALWAYS, "mixture": True}),
 }
 
 CURES: dict[str, str] = {

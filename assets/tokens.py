@@ -102,6 +102,6 @@ def mixture(
     `plan: mixture/plan.json` and materialise `checkpoints` for that name. Only by hand: a plan that
     changed under a run would be another run.
     """
-    from pipeline.stages.tokens import mixture as stage
+    from pipeline.stages.mixture import mixture as stage
 
     return materialise_whole(context, mill, config, stage)

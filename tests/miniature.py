@@ -20,7 +20,7 @@ from pipeline.dataset import POINTER, Dataset, read_bytes, read_part
 from pipeline.errors import GristmillError
 from pipeline.manifest import KINDS
 from pipeline.mill import Mill
-from pipeline.stages import references, tokens
+from pipeline.stages import mixture, references, tokens
 from pipeline.stages.order import SNAPSHOT_STAGES, SOURCE_STAGES
 from pipeline.store import Store
 from resources.mill import open_mill
@@ -55,7 +55,7 @@ PLAIN: dict[str, Callable[[Mill], Any]] = {
     "quality_classifier": references.quality_classifier,
     "tokenizer_sample": tokens.tokenizer_sample,
     "tokenizer": tokens.tokenizer,
-    "mixture": tokens.mixture,
+    "mixture": mixture.mixture,
 }
 PARTITIONED = dict([*SNAPSHOT_STAGES, *SOURCE_STAGES])
 

@@ -183,8 +183,8 @@ def mixture(arguments: argparse.Namespace) -> Result:
 
     config = configuration(arguments)
     root = require_root(config, there=True)
-    from pipeline.stages.tokens import mixture as make_plan
-    from pipeline.stages.tokens import read_plan
+    from pipeline.stages.mixture import mixture as make_plan
+    from pipeline.stages.mixture import read_plan
 
     with mill_for(arguments, config, root) as mill:
         plan = read_plan(mill, make_plan(mill))

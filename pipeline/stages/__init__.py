@@ -5,7 +5,8 @@
     corpus.py      dedup_corpus
     sources.py     source_texts
     references.py  quality_labels  quality_classifier  benchmark_sets  word_lists
-    tokens.py      tokenizer_sample  tokenizer  token_shards  mixture
+    tokens.py      tokenizer_sample  tokenizer  token_shards
+    mixture.py     mixture
 
 Every function takes a `Mill` and a partition and returns the manifest it committed.
 """

@@ -18,7 +18,7 @@ from pipeline.layout import check_name, url_hash
 from pipeline.manifest import InputRef, Manifest
 from pipeline.mill import Mill, commit_stage, register_snapshot, run_parts, run_stage
 from pipeline.part import PartResult
-from pipeline.stages.references import kept_decisions
+from pipeline.stages.artifacts import kept_decisions
 from pipeline.store import Store
 
 if TYPE_CHECKING:

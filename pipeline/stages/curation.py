@@ -29,8 +29,6 @@ from pipeline.store import Store
 if TYPE_CHECKING:
     import polars as pl
 
-MODEL_FILE = "model.bin"
-
 
 def filter_text(mill: Mill, snapshot: str) -> Manifest:
     """`filtered_text`: documents in wanted languages that pass the rules; every signal is kept."""

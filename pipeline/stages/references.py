@@ -13,20 +13,19 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline.config import Config, section_json
 from pipeline.config.filter import UrlConfig
-from pipeline.dataset import read_bytes
-from pipeline.driver import Receipt, StageSpec
+from pipeline.driver import StageSpec
 from pipeline.errors import ConfigError, GristmillError
 from pipeline.inputs import FileSource, Input, as_one, blob_input, dataset_input, file_input
-from pipeline.layout import sha256_hex
 from pipeline.manifest import Manifest
 from pipeline.mill import Mill, run_stage
-from pipeline.part import OutputFile, PartResult, Scratch
-from pipeline.stages.curation import MODEL_FILE
+from pipeline.part import PartResult
+from pipeline.stages.artifacts import artifact, kept_decisions, mirror, only_extra
 from pipeline.stages.files import expand
 
 if TYPE_CHECKING:
     import polars as pl
 
+MODEL_FILE = "model.bin"
 LABELS = "references.quality_labels"
 
 
@@ -80,11 +79,6 @@ def quality_classifier(mill: Mill) -> Manifest:
     return mirror(mill, manifest, MODEL_FILE)
 
 
-def only_extra(receipts: Sequence[Receipt]) -> dict[str, Any]:
-    """The summary of a stage with one part: what that part said."""
-    return dict(receipts[0].extra)
-
-
 def _train(frame: pl.DataFrame, *, config: Config) -> PartResult:
     from pipeline.quality import train_classifier
 
@@ -99,39 +93,6 @@ def _named_model(path: Path) -> PartResult:
     name = pl.DataFrame({"doc_id": [path.name], "url": [None]}, schema_overrides={"url": pl.String})
     decisions = kept_decisions(name, "quality_classifier")
     return artifact(MODEL_FILE, path.read_bytes(), decisions, report={"given": path.name})
-
-
-def artifact(name: str, data: bytes, decisions: pl.DataFrame, **extra: Any) -> PartResult:
-    """The result of a stage that makes one file of many rows, all of them used.
-
-    The file is named by its content, so that an older manifest keeps what it names; `mirror` gives
-    the current one its plain name as well.
-    """
-    scratch = Scratch()
-    path = scratch.folder / name
-    path.write_bytes(data)
-    stored = f"{path.stem}-{sha256_hex(data)[:24]}{path.suffix}"
-    files = {"parts": [OutputFile(path, stored, decisions.height)]}
-    return PartResult({"decisions": decisions}, files=files, extra=extra, keep=scratch)
-
-
-def mirror(mill: Mill, manifest: Manifest, name: str) -> Manifest:
-    """Copy the one file of an asset to its plain name, for people; readers never use it."""
-    out = mill.folder(manifest.content.stage)
-    data = read_bytes(out, manifest.content.parts[0])
-    if not (out.exists(name) and out.read(name) == data):
-        out.write(name, data)
-    return manifest
-
-
-def kept_decisions(frame: pl.DataFrame, stage: str) -> pl.DataFrame:
-    """Decisions of a stage that uses every row of `doc_id, url`."""
-    import polars as pl
-
-    nothing = pl.lit(None, pl.String)
-    return frame.select(
-        "doc_id", "url", stage=pl.lit(stage), kept=True, reason=nothing, detail=nothing
-    )
 
 
 def train_from_files(config: Config, paths: Sequence[Path]) -> tuple[bytes, dict[str, Any]]:

@@ -109,8 +109,9 @@ CONTESTS = (
         "the same shape and weights",
     ),
     _contest(
-        "curate", "datatrove", "chain", ("warcs",),
-        "WARC to filtered text (English), and the same chain of datatrove's blocks",
+        "curate", "datatrove", "chain", ("pages",),
+        "decoded pages to filtered English text (extract_page, filter_documents), and datatrove's "
+        "Trafilatura and filters with the same language model",
     ),
 )  # fmt: skip
 

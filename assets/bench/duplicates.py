@@ -7,7 +7,7 @@ measured to be similar to a document that is kept. So verdicts are reported, not
 from typing import TYPE_CHECKING, Any
 
 from assets.bench.material import Material
-from assets.bench.signing import WARM_UP
+from assets.bench.signing import WARM_UP, peer_settings, peer_signer
 from assets.bench.worker import Trial
 
 if TYPE_CHECKING:
@@ -50,20 +50,16 @@ def datatrove(material: Material) -> Trial:
     import polars as pl
     from datatrove.data import Document
     from datatrove.pipeline.dedup.minhash import (
-        MinhashConfig,
         MinhashDedupBuckets,
         MinhashDedupCluster,
         MinhashDedupFilter,
-        MinhashDedupSignature,
     )
     from datatrove.utils.logging import logger
 
     logger.disable("datatrove")
     frame = material.table("documents")
     config = material.config.dedup
-    settings = MinhashConfig(
-        n_grams=config.ngram, num_buckets=config.bands, hashes_per_bucket=config.rows
-    )
+    settings = peer_settings(config)
 
     def documents(texts: list[str], ids: list[str]) -> Iterator[Document]:
         for text, doc_id in zip(texts, ids, strict=True):
@@ -72,8 +68,7 @@ def datatrove(material: Material) -> Trial:
     def dedup(texts: list[str], ids: list[str]) -> list[str]:
         with tempfile.TemporaryDirectory() as name:
             places = [str(Path(name, step)) for step in ("signatures", "buckets", "removals")]
-            sign = MinhashDedupSignature(places[0], settings)
-            sign.run(documents(texts, ids))
+            peer_signer(places[0], config).run(documents(texts, ids))
             for rank in range(config.bands):
                 step = MinhashDedupBuckets(places[0], places[1], config=settings)
                 step.run(None, rank, config.bands)

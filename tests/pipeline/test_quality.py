@@ -7,6 +7,8 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pipeline import quality, schema
 from pipeline.config.score import ClassifierConfig, ScoreConfig
@@ -177,3 +179,9 @@ def test_labelled_documents(shared: Path) -> None:
     report = quality.train_classifier(frame, ClassifierConfig()).report
     assert sum(report["train"].values()) == 1577
     assert report["auc"] > 0.96
+
+
+@given(st.text(alphabet="aB \t\n\r\x00\x0b\u00a0\u2003\u3000"))
+def test_blanks_are_squashed(text: str) -> None:
+    plain = " ".join(text.replace("\0", " ").lower().split())
+    assert quality.normalise(pl.Series([text])).to_list() == [plain]

@@ -26,7 +26,9 @@ OURS = re.compile(
     r"(?P<folder>(?:[^/]+/)+)"
     r"(?:(?P<pointer>current)|manifests/(?P<manifest>[0-9a-f]{64})\.json"
     r"|(?P<receipt>receipts/[^/]+\.json)"
-    rf"|(?P<part>(?:(?:{'|'.join(KINDS)})/)?part-[^/]+))"
+    rf"|(?P<part>(?:(?:{'|'.join(KINDS)}|signed)/)?part-[^/]+"
+    r"|[^/]+-[0-9a-f]{24}\.(?:bin|json)"  # a model, a tokenizer, a plan
+    r"|[^/]+-\d{5,}-[0-9a-f]{8}(?:-held_out)?\.(?:bin|idx|json|docs\.parquet)))"  # a shard
 )
 PINS = re.compile(r"checkpoints/[^/]+/[^/]+\.json|runs/[^/]+\.ya?ml")
 """Files of training runs; every manifest hash in them is pinned."""

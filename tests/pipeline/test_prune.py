@@ -124,6 +124,20 @@ def test_parts_without_a_receipt_go_and_foreign_files_stay(store: Store) -> None
     ]
 
 
+def test_files_that_a_killed_stage_published_before_its_receipt_go(store: Store) -> None:
+    commit(store, "token_shards/S", "a")
+    commit(store, "quality_classifier", "b")
+    lost = [
+        "quality_classifier/model-0123456789abcdef01234567.bin",
+        "token_shards/S/S-00001-8d4c22b0-held_out.bin",
+        "token_shards/S/S-00001-8d4c22b0.docs.parquet",
+        "token_shards/S/signed/part-1.parquet",
+    ]
+    for key in [*lost, "quality_classifier/model.bin", "token_shards/S/S-00001.bin"]:
+        store.write(key, b"x")
+    assert doomed(store) == lost
+
+
 def test_files_of_any_name_go_when_only_an_old_receipt_names_them(store: Store) -> None:
     commit(store, "token_shards/S", "a")
     store.write("token_shards/S/x.bin", b"tokens")

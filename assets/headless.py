@@ -22,6 +22,7 @@ from assets.checks import CURES
 from assets.instance import prepare_home
 from assets.materialise import LISTENERS
 from assets.partitions import RUNS, SNAPSHOTS, SOURCES, register
+from assets.preflight import preflight
 from pipeline.config import Config
 from pipeline.errors import GateError, GristmillError, UsageError
 from pipeline.manifest import Content
@@ -73,6 +74,10 @@ def materialise(
     if not root:
         message = "no store was named"
         raise UsageError(message, hint="give --root ROOT, or storage.root in the configuration")
+    if select is None:
+        preflight(config, kind, partition)
+    else:
+        list(selected(select, partition))  # unknown names are refused before the store is made
     home = prepare_home(root)
     with (
         dg.DagsterInstance.get() as instance,

@@ -495,15 +495,41 @@ def test_an_empty_file_is_counted() -> None:
     assert read_folder(Path("out")).content["partition"] == "S"
 
 
+def test_a_run_of_what_is_not_there(prose: Path, tmp_path: Path) -> None:
+    """Refused from the configuration alone, before the store is made."""
+    Path("crawl/EMPTY").mkdir(parents=True)
+    here = ("--root", "root", "--set", "snapshots.location=crawl")
+    labels = ("--set", "references.quality_labels=labels.jsonl")
+    write_lines(Path("labels.jsonl"), {"text": "a", "label": 1})
+    for call, words in (
+        (("--snapshot", "ABSENT", *here, *labels), ["ABSENT"]),
+        (("--snapshot", "../x", *here, *labels), ["../x"]),
+        (("--snapshot", "EMPTY", "--root", "root", *labels), ["snapshots.location"]),
+        (("--snapshot", "EMPTY", *here), ["references.quality_labels"]),
+        (("--snapshot", "EMPTY", *here, "--set", "references.quality_labels=no"), ["no"]),
+        (("--source", "absent", *here), ["absent"]),
+        (("--train", "absent", *here), ["absent"]),
+        (("--snapshot", "EMPTY", *here, "--select", "nonsense"), ["nonsense"]),
+    ):
+        gristmill("run", *call).is_error(2, *words)
+        assert not Path("root").exists(), call
+
+
+@pytest.mark.slow
 def test_a_snapshot_without_files(tmp_path: Path) -> None:
     Path("crawl/EMPTY").mkdir(parents=True)
-    for name in ("EMPTY", "ABSENT", "../x"):
-        made = gristmill(
-            "run", "--snapshot", name, "--root", "root", "--set", "snapshots.location=crawl"
-        )
-        assert made.code in (1, 2)
-        made.is_error(made.code)
-    assert not list(tmp_path.glob("root/*/*/current"))
+    labels = ({"text": sentences(n), "label": n % 2} for n in range(40))
+    write_lines(Path("labels.jsonl"), *labels)
+    sets = ("snapshots.location=crawl", "references.quality_labels=labels.jsonl")
+    arguments = [option for setting in sets for option in ("--set", setting)]
+    done = process("run", "--snapshot", "EMPTY", "--root", "root", *arguments, cwd=tmp_path)
+    assert done.returncode == 1
+    sentence, hint = done.stderr.decode().strip().splitlines()[-2:]
+    assert sentence.startswith("error: ")
+    assert "EMPTY" in sentence
+    assert hint.startswith("hint: ")
+    assert b"Traceback" not in done.stderr
+    assert not list(tmp_path.glob("root/snapshots/*/current"))
 
 
 # ---- services

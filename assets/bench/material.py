@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipeline.config import Config
-from pipeline.errors import UsageError
+from pipeline.errors import ConfigError, UsageError
 
 if TYPE_CHECKING:
     import polars as pl
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 WARC_ENDINGS = (".warc", ".warc.gz")
 HTML_ENDINGS = (".html", ".htm", ".xhtml")
 ENGLISH = "en"
+VOCABULARIES = (4096, 1024, 264)
+"""Sizes of the tokenizer that are tried; the last is its specials and bytes alone."""
 
 Reader = Callable[[list[Path]], "pl.DataFrame"]
 """Documents of dataset folders, Parquet and JSONL files."""
@@ -182,14 +184,22 @@ def _signed(material: Material) -> None:
 
 
 def _tokenizer(material: Material) -> None:
-    """A tokenizer of the documents, of 4,096 entries: a small text supports no larger one."""
+    """A tokenizer of the documents, as large as they support."""
     from pipeline.tokenizer import train_tokenizer
 
     if material.path("tokenizer.json").exists():
         return
-    config = material.config.tokenizer.model_copy(update={"vocab_size": 4096})
-    text, _ = train_tokenizer(material.table("documents")["text"], config)
-    material.path("tokenizer.json").write_text(text, encoding="utf-8")
+    texts = material.table("documents")["text"]
+    for size in VOCABULARIES:
+        config = material.config.tokenizer.model_copy(update={"vocab_size": size})
+        try:
+            text, _ = train_tokenizer(texts, config)
+        except ConfigError:  # too little text for so many entries
+            if size == VOCABULARIES[-1]:
+                raise
+            continue
+        material.path("tokenizer.json").write_text(text, encoding="utf-8")
+        return
 
 
 def _shards(material: Material) -> None:

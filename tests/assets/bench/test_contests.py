@@ -11,9 +11,8 @@ import pytest
 
 from assets.cli import main
 
-WORDS = (
-    "the old mill turns while water runs over its wheel and all of the grain becomes flour"
-).split(" ")
+LINE = "the old mill turns while water runs over its wheel and all of the grain becomes flour"
+WORDS = LINE.split(" ")
 PEERS = pytest.mark.skipif(find_spec("datatrove") is None, reason="the extra `bench` is not there")
 
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import random
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -137,6 +141,51 @@ def test_order_of_arguments(given: Path, root: Path, expected: Hashes, tmp_path:
     assert there == {
         name: expected for name, expected in hashes(str(root)).items() if name in there
     }
+
+
+def test_input_that_moved_is_read_where_it_is_now(
+    given: Path, root: Path, expected: Hashes, tmp_path: Path
+) -> None:
+    """Where files lie is in no hash, and is up to date all the same."""
+    moved, copy = tmp_path / "moved", tmp_path / "root"
+    shutil.copytree(given, moved)
+    shutil.copytree(root, copy)
+    shutil.rmtree(copy / "extracted_text")
+    steps = [f"snapshots/{FIRST}", f"extracted_text/{FIRST}"]
+    made = run(str(copy), moved, steps=steps)
+    assert made.items() <= expected.items()
+    for step in steps:
+        block = Dataset.open(open_store(str(copy / step))).manifest.run
+        assert str(given) not in str(block)
+
+
+@pytest.mark.e2e
+def test_another_time_zone_locale_and_folder(given: Path, expected: Hashes, tmp_path: Path) -> None:
+    elsewhere = {
+        "TZ": "Pacific/Auckland",
+        "LC_ALL": "C",
+        "PYTHONUTF8": "0",
+        "PYTHONCOERCECLOCALE": "0",
+        "PYTHONHASHSEED": "7",
+        "PYTHONPATH": str(Path(__file__).resolve().parents[2]),
+        "POLARS_MAX_THREADS": "1",
+    }
+    command = [sys.executable, "-m", "tests.miniature", "root", "--input", str(given)]
+    subprocess.run(command, cwd=tmp_path, env=os.environ | elsewhere, check=True)
+    assert hashes(str(tmp_path / "root")) == expected
+
+
+@pytest.mark.e2e
+def test_two_runs_at_once(given: Path, expected: Hashes, tmp_path: Path) -> None:
+    """On one root: both end well, and the result is whole."""
+    root = str(tmp_path / "root")
+    command = [sys.executable, "-m", "tests.miniature", root, "--input", str(given)]
+    both = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    for process in both:
+        _, said = process.communicate()
+        assert process.returncode == 0, said
+    assert hashes(root) == expected
+    verify(root)
 
 
 @dataclass(frozen=True)

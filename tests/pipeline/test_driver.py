@@ -1,6 +1,7 @@
 """The driver: nothing lost, nothing half-done, equal output is one data version."""
 
 import json
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -44,11 +45,14 @@ def frame_head(result: PartResult) -> pl.DataFrame:
     return result.tables["decisions"].head(-1)
 
 
+@dataclass(frozen=True)
 class Raced(LocalStore):
-    """A store whose pointer somebody else moves between reading and writing it."""
+    """A store whose pointer somebody else moves, to their result or to ours, before we do."""
+
+    theirs: bytes | None = b"somebody else\n"
 
     def swap(self, key: str, new: bytes, *, expected: bytes | None) -> None:
-        self.write(key, b"somebody else\n")
+        self.write(key, self.theirs or new)
         super().swap(key, new, expected=expected)
 
 
@@ -180,6 +184,15 @@ def test_two_runs_cannot_both_move_the_pointer(mill: Mill, given: Input, tmp_pat
     with pytest.raises(ConflictError, match="another run"):
         publish(Raced(tmp_path / "root"), rival)
     assert mill.root.read("current") == b"somebody else\n"
+
+
+def test_two_runs_with_the_same_result_both_end_well(
+    mill: Mill, given: Input, tmp_path: Path
+) -> None:
+    run(mill, given, at_least=5)
+    rival = run(make_mill(tmp_path / "other"), given, at_least=7)
+    publish(Raced(tmp_path / "root", theirs=None), rival)
+    assert Dataset.open(mill.root).manifest.hash == rival.hash
 
 
 def test_nothing_there_is_a_usage_error(mill: Mill) -> None:

@@ -6,6 +6,7 @@ service failure, 2: wrong usage or configuration. An error is one sentence and a
 """
 
 import argparse
+import errno
 import json
 import os
 import sys
@@ -27,6 +28,21 @@ TELEMETRY_OFF = {
 WHERE = {"data": "assets.commands.data", "store": "assets.commands.store"}
 FUNCTIONS = {"try": "try_page"}  # a keyword cannot name a function
 WHERE |= {"service": "assets.commands.service", "bench": "assets.commands.bench"}
+
+
+RIGHTS = "give this user the right to it, or name another place"
+SPACE = "free disk space (`gristmill prune` shows what nobody needs) or set TMPDIR, and run again"
+MACHINE = {
+    errno.EACCES: RIGHTS,
+    errno.EPERM: RIGHTS,
+    errno.EROFS: RIGHTS,
+    errno.ENOSPC: SPACE,
+    errno.EDQUOT: SPACE,
+    errno.EFBIG: SPACE,
+    errno.EMFILE: "raise the limit of open files (ulimit -n) or lower --workers",
+    errno.ENAMETOOLONG: "name it shorter",
+}
+"""What a machine refuses, with its cure; any other such error is a bug and keeps its traceback."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -201,6 +217,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         module, name = arguments.run
         function = getattr(import_module(module), FUNCTIONS.get(name, name.replace(" ", "_")))
         result = function(arguments)
+        if arguments.json and result is not None:
+            print(json.dumps(result, ensure_ascii=False), flush=True)
     except GristmillError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
@@ -210,8 +228,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         sys.stderr.close()
         return 0
-    if arguments.json and result is not None:
-        print(json.dumps(result, ensure_ascii=False))
+    except OSError as error:
+        if error.errno not in MACHINE:
+            raise
+        place = error.filename or "this machine"
+        print(f"error: {place}: {error.strerror}\nhint: {MACHINE[error.errno]}", file=sys.stderr)
+        return 1
     return 0
 
 

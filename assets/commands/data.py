@@ -139,8 +139,7 @@ def classifier_train(arguments: argparse.Namespace) -> Result:
     from pipeline.stages.references import train_from_files
 
     model, report = train_from_files(config, arguments.inputs)
-    arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    arguments.out.write_bytes(model)
+    _write(arguments.out, model)
     return _report(report, arguments)
 
 
@@ -152,8 +151,7 @@ def tokenizer_train(arguments: argparse.Namespace) -> Result:
 
     with mill_for(arguments, config, arguments.out.parent) as mill:
         text, report = train_on_inputs(mill, open_inputs(mill, arguments.inputs))
-    arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    arguments.out.write_text(text, encoding="utf-8")
+    _write(arguments.out, text.encode())
     return _report(report, arguments)
 
 
@@ -188,9 +186,16 @@ def mixture(arguments: argparse.Namespace) -> Result:
 
     with mill_for(arguments, config, root) as mill:
         plan = read_plan(mill, make_plan(mill))
-    arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    arguments.out.write_text(json.dumps(plan, indent=1, ensure_ascii=False) + "\n")
+    _write(arguments.out, (json.dumps(plan, indent=1, ensure_ascii=False) + "\n").encode())
     return _report(plan, arguments)
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Publish one file whole, or say why not."""
+    from resources.storage_local import LocalStore
+
+    place = path.absolute()
+    LocalStore(place.parent).write(place.name, data)
 
 
 def _report(report: Result, arguments: argparse.Namespace) -> Result:

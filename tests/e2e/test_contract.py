@@ -629,6 +629,25 @@ def test_a_disk_that_is_full(tmp_path: Path) -> None:
     assert stage("scrub", given, out=tmp_path / "out")["kept"] == 40
 
 
+@pytest.mark.parametrize("verb", ["classifier", "tokenizer"])
+def test_a_disk_that_is_full_for_one_file(tmp_path: Path, verb: str) -> None:
+    rows = ({"text": sentences(i), "label": i % 2} for i in range(40))
+    given = write_lines(tmp_path / "in.jsonl", *rows)
+    call = [verb, "train", str(given), "--out", "made", "--set", "tokenizer.vocab_size=400"]
+    full = subprocess.run(
+        [sys.executable, "-c", LIMITED, "4000", *call], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert full.returncode == 1, full.stderr
+    assert "\nhint: " in full.stderr
+    assert "Traceback" not in full.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]
+
+
+def test_a_name_that_is_too_long(prose: Path) -> None:
+    gristmill("scrub", f"{'x' * 300}.jsonl", "--out", "out").is_error(1, "too long")
+    gristmill("scrub", prose, "--out", "x" * 300).is_error(1, "too long")
+
+
 def test_two_commands_into_one_folder(tmp_path: Path) -> None:
     """Whoever comes second is done or told to run again; what is visible is whole."""
     given = [

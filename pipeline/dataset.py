@@ -119,7 +119,8 @@ def read_manifest(store: Store, name: str | None = None) -> Manifest:
         data = store.read(manifest_key(chosen))
     except FileNotFoundError as error:
         message = f"{store.url} lacks manifest {chosen}"
-        raise ContractError(message, hint="materialise the stage again") from error
+        hint = f"remove {store.url}/{POINTER} and materialise the stage again"
+        raise ContractError(message, hint=hint) from error
     return Manifest.from_bytes(data, name=chosen)
 
 

@@ -140,10 +140,10 @@ class Manifest(Frozen):
             actual = sha256_hex(canonical(raw["content"]))
         except (ValueError, KeyError, TypeError) as error:
             message = f"manifest {name} is not readable: {error}"
-            raise ContractError(message, hint="re-materialise the stage") from error
+            raise ContractError(message, hint=_REMAKE) from error
         if actual != name:
             message = f"manifest {name} has the content of {actual}"
-            raise ContractError(message, hint="it was altered; re-materialise the stage")
+            raise ContractError(message, hint=f"it was altered: {_REMAKE}")
         return cls.model_validate(raw)
 
     def failed_gates(self) -> list[Gate]:
@@ -187,3 +187,6 @@ def part_key(
             "libraries": dict(libraries),
         }
     )
+
+
+_REMAKE = "remove the file `current` of its folder and materialise the stage again"

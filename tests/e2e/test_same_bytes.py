@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.dataset import Dataset
+from pipeline.errors import ContractError
 from pipeline.stages.corpus import dedup_input
 from pipeline.stages.crawl import extract_files
 from pipeline.store import Store
@@ -157,6 +158,26 @@ def test_input_that_moved_is_read_where_it_is_now(
     for step in steps:
         block = Dataset.open(open_store(str(copy / step))).manifest.run
         assert str(given) not in str(block)
+
+
+@pytest.mark.parametrize("step", [f"snapshots/{FIRST}", f"token_shards/{SECOND}"])
+@pytest.mark.parametrize("damage", ["gone", "cut"])
+def test_a_lost_manifest_heals_by_its_hint(
+    step: str, damage: str, given: Path, root: Path, expected: Hashes, tmp_path: Path
+) -> None:
+    copy = tmp_path / "root"
+    shutil.copytree(root, copy)
+    manifest = copy / step / "manifests" / f"{expected[step][0]}.json"
+    if damage == "cut":
+        manifest.write_bytes(manifest.read_bytes()[:-100])
+    else:
+        manifest.unlink()
+    with pytest.raises(ContractError) as refused:
+        run(str(copy), given)
+    assert refused.value.hint is not None
+    assert "current" in refused.value.hint
+    (copy / step / "current").unlink()
+    assert run(str(copy), given) == expected
 
 
 @pytest.mark.e2e

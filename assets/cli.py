@@ -95,6 +95,20 @@ def out_file(text: str) -> Path:
     return path
 
 
+def utf8(argv: Sequence[str] | None) -> list[str]:
+    """The arguments. UsageError where one holds bytes that are no UTF-8: no manifest could."""
+    given = sys.argv[1:] if argv is None else list(argv)
+    for argument in given:
+        try:
+            argument.encode()
+        except UnicodeEncodeError as error:
+            message = f"the argument {argument!r} is not UTF-8"
+            raise UsageError(
+                message, hint="rename the file, or quote the value as UTF-8"
+            ) from error
+    return given
+
+
 def build_parser() -> Parser:
     """The whole command line."""
     parser = Parser(prog="gristmill", description="Mills web crawls into a trained base model.")
@@ -213,7 +227,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for name, value in TELEMETRY_OFF.items():
         os.environ.setdefault(name, value)
     try:
-        arguments = build_parser().parse_args(argv)
+        arguments = build_parser().parse_args(utf8(argv))
         module, name = arguments.run
         function = getattr(import_module(module), FUNCTIONS.get(name, name.replace(" ", "_")))
         result = function(arguments)

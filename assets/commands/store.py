@@ -94,9 +94,9 @@ def trace(arguments: argparse.Namespace) -> Result | None:
     from resources.storage import open_store
 
     root = open_store(root_url, options=config.storage)
-    if arguments.url:
+    if arguments.url is not None:
         stories = ways.trace_url(root, arguments.url)
-    elif arguments.doc:
+    elif arguments.doc is not None:
         stories = [ways.trace_doc(root, arguments.doc)]
     else:
         stories = [ways.trace_token(root, arguments.token)]
@@ -148,7 +148,7 @@ def try_page(arguments: argparse.Namespace) -> Result:
     page, url = page_of(arguments.page, config)
     result = attempt(page, url, config)
     if not arguments.json:
-        print(result["text"] or "(no main text)")
+        print(result["text"] or f"(no main text: {result['reason']})")
         print(f"\nlanguage {result['language']} ({result['language_score']})")
         for row in result["rules"]:
             mark = "ok  " if row["passes"] else "DROP"

@@ -259,6 +259,15 @@ def test_dedup_leaves_what_the_next_needs(prose: Path) -> None:
     assert {detail["kept"] for detail in details} <= ids
 
 
+def test_dedup_follows_the_order_of_snapshots(tmp_path: Path) -> None:
+    """Several snapshots in one input that nobody registered: by name, whatever the lines' order."""
+    rows = [{"text": sentences(1), "snapshot": name, "url": name} for name in "BCA"]
+    for scope, kept in (("all", "A"), ("snapshot", "BCA")):
+        given = write_lines(tmp_path / f"{scope}.jsonl", *rows)
+        stage("dedup", given, "--set", f"dedup.scope={scope}", out=tmp_path / scope)
+        assert "".join(row["url"] for row in read_folder(tmp_path / scope).rows()) == kept
+
+
 def test_a_document_that_an_earlier_dataset_has_is_counted(tmp_path: Path) -> None:
     """Files of one name in two folders: ids are those of the lines, whatever the folder."""
     for day, numbers in (("one", (1, 2)), ("two", (1, 3, 4))):
@@ -417,7 +426,11 @@ USAGE = [
     ("trace", "--root", "nowhere", "--url", "http://x/"),
     ("trace", "--root", "folder", "--url", "http://x/"),
     ("trace", "--root", "folder", "--url", "http://x/", "--doc", "y"),
+    ("trace", "--root", "folder", "--url", ""),
+    ("trace", "--root", "folder", "--url", "http://x/\udcff"),
+    ("trace", "--root", "folder", "--doc", ""),
     ("trace", "--root", "folder", "--doc", "zz"),
+    ("trace", "--root", "folder", "--token", ""),
     ("trace", "--root", "folder", "--token", "zz"),
     ("trace", "--root", "folder", "--token", "zz:1"),
     ("trace", "--root", "folder", "--token", "zz:-1"),
@@ -429,7 +442,7 @@ USAGE = [
 ]
 
 
-@pytest.mark.parametrize("arguments", USAGE, ids=" ".join)
+@pytest.mark.parametrize("arguments", USAGE, ids=lambda call: ascii(" ".join(call)))
 def test_used_wrongly(prose: Path, tmp_path: Path, arguments: tuple[str, ...]) -> None:
     for name in ("folder", "a", "b"):
         Path(name).mkdir()

@@ -31,11 +31,17 @@ DAGSTER_URL, MLFLOW_URL = "GRISTMILL_DAGSTER_URL", "GRISTMILL_MLFLOW_URL"
 CURVE_ROWS = 20
 
 
+def mlflow_link() -> dict[str, Any]:
+    """The way to MLflow for trainings that were made while no UI was up."""
+    server = os.environ.get(MLFLOW_URL)
+    return {"mlflow": dg.MetadataValue.url(server)} if server else {}
+
+
 @dg.asset(
     **options("model", None, "pytorch", "mlflow", owner=TRAINING, partitions=RUNS),
     deps=[mixture, tokenizer],
     pool="training",
-    metadata={"configuration": "runs/<name>.yaml"},
+    metadata={"configuration": "runs/<name>.yaml"} | mlflow_link(),
 )
 def checkpoints(context: dg.AssetExecutionContext, mill: MillResource) -> dg.MaterializeResult:
     """A training run, on every GPU or else on two CPU processes.

@@ -16,6 +16,7 @@ from types import FrameType
 import dagster as dg
 
 from assets.instance import prepare_home
+from assets.links import link_runs
 from assets.millwork import CONFIG_VARIABLE, SETTINGS_VARIABLE, MillResource
 from assets.model import DAGSTER_URL, MLFLOW_URL
 from assets.partitions import RUNS, SNAPSHOTS, SOURCES, register
@@ -29,6 +30,7 @@ from resources.storage import open_store
 HOST = "127.0.0.1"
 WORKSPACE = Path(__file__).resolve().parents[1] / "workspace.yaml"
 PORTS_TRIED = 50
+LAST_PORT = 65_535
 START_SECONDS = 180
 """The first start of MLflow migrates its database: half a minute on a busy machine."""
 END_SECONDS = 15
@@ -87,7 +89,16 @@ def serve(
         environment,
         home,
         say,
+        lambda: set_links(environment, say),
     )
+
+
+def set_links(environment: Mapping[str, str], say: Callable[[str], None]) -> None:
+    """Lead from the trainings at MLflow to their runs in the Dagster UI that is up now."""
+    try:
+        link_runs(environment[MLFLOW_URL], environment[DAGSTER_URL])
+    except OSError as error:
+        say(f"MLflow's runs do not lead to Dagster: {error}")
 
 
 def settings_for(config: Config, config_file: Path | None) -> dict[str, str]:
@@ -143,8 +154,12 @@ def mlflow_command(port: int, root: str, home: Path) -> list[str]:
 
 
 def free_port(first: int) -> int:
-    """The first port from `first` on that nobody listens on."""
-    for port in range(first, first + PORTS_TRIED):
+    """The first port from `first` on that nobody listens on. UsageError where there is none."""
+    if not 1 <= first <= LAST_PORT:
+        message = f"{first} is no port: they are 1 to {LAST_PORT}"
+        raise UsageError(message, hint="give another one with --port N")
+    last = min(first + PORTS_TRIED - 1, LAST_PORT)
+    for port in range(first, last + 1):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
@@ -152,7 +167,7 @@ def free_port(first: int) -> int:
             except OSError:
                 continue
             return port
-    message = f"no port from {first} to {first + PORTS_TRIED - 1} is free on {HOST}"
+    message = f"no port from {first} to {last} is free on {HOST}"
     raise UsageError(message, hint="give another one with --port N")
 
 
@@ -161,8 +176,11 @@ def run_servers(
     environment: Mapping[str, str],
     home: Path,
     say: Callable[[str], None],
+    when_up: Callable[[], None] = lambda: None,
 ) -> None:
-    """Run servers (name -> port, command, path that answers) until this process is told to end."""
+    """Run servers (name -> port, command, path that answers) until this process is told to end;
+    `when_up` is called once all of them answer.
+    """
     stopped: list[int] = []
 
     def stop(number: int, frame: FrameType | None) -> None:
@@ -178,6 +196,7 @@ def run_servers(
             if wait_for(server, path, stopped):
                 say(f"{server.name}: {server.url}   (log: {server.log})")
         if not stopped:
+            when_up()
             say("Ctrl-C ends both")
         while not stopped:
             time.sleep(0.5)

@@ -6,16 +6,13 @@ a step process 1.6 s), so that runs, partitions and checks are in the UI when it
 
 import contextlib
 import os
-import socket
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import dagster as dg
 from dagster._core.errors import DagsterAssetCheckFailedError
-from dagster._core.storage.tags import REPOSITORY_LABEL_TAG
 
 from assets.automation import JOB_ASSETS
 from assets.checks import CURES
@@ -23,6 +20,7 @@ from assets.instance import prepare_home
 from assets.materialise import LISTENERS
 from assets.partitions import RUNS, SNAPSHOTS, SOURCES, register
 from assets.preflight import preflight
+from assets.run_origin import end_dead_runs, located, tags
 from pipeline.config import Config
 from pipeline.errors import GateError, GristmillError, UsageError
 from pipeline.manifest import Content
@@ -33,10 +31,6 @@ from training.errors import TrainingError
 RUN_CHAIN = JOB_ASSETS["mill_run"]
 WHOLE = {"mill_references", "mill_files", "mill_tokenizer", "mill_mixture"}
 """Jobs over assets without partitions."""
-PROCESS_TAG = "gristmill/process"
-"""Which process a headless run is in: host, id, and when that process began."""
-TAGS = {REPOSITORY_LABEL_TAG: "__repository__@gristmill"}
-"""The code location of `workspace.yaml`, so that the UI's timeline has these runs as well."""
 KINDS = {"snapshot": SNAPSHOTS, "source": SOURCES, "run": RUNS}
 
 DAMAGE_LINES = 5
@@ -172,11 +166,11 @@ class Session:
         # a failure is told in one sentence by whoever called; the traceback is in the UI
         level = "CRITICAL"
         try:
-            with stdout_to_stderr():
+            with stdout_to_stderr(), located(self.instance, call.job):
                 result = job.execute_in_process(
                     instance=self.instance,
                     partition_key=call.partition,
-                    tags={**TAGS, PROCESS_TAG: this_process()},
+                    tags=tags(),
                     asset_selection=[dg.AssetKey(name) for name in call.assets],
                     run_config={
                         "loggers": {"console": {"config": {"log_level": level}}},
@@ -239,31 +233,6 @@ def told(name: str, content: Content) -> Iterator[str]:
             level = "FAIL" if gate.blocking else "WARN"
             yield f"  {level} gate {gate.name}: {gate.value} against {gate.threshold}"
             yield f"    cure: {CURES.get(gate.name, 'read the funnel of this partition')}"
-
-
-def this_process() -> str:
-    """Host, id and start of this process."""
-    return f"{socket.gethostname()}:{os.getpid()}:{started(os.getpid())}"
-
-
-def started(pid: int) -> str:
-    """When a process began, in ticks since the machine did; empty where there is none."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
-    except OSError:
-        return ""
-    return "" if fields[0] == "Z" else fields[19]
-
-
-def end_dead_runs(instance: dg.DagsterInstance) -> None:
-    """Mark runs as failed whose process was killed: nobody else would, and they look running."""
-    host = socket.gethostname()
-    for run in instance.get_runs(dg.RunsFilter(statuses=[dg.DagsterRunStatus.STARTED])):
-        where, _, rest = run.tags.get(PROCESS_TAG, "").partition(":")
-        pid, _, begin = rest.partition(":")
-        if where == host and pid and begin != started(int(pid)):
-            message = f"process {pid} ended without a word; finished parts are kept: run it again"
-            instance.report_run_failed(run, message)
 
 
 def selected(names: Sequence[str], partition: str) -> Iterator[Call]:

@@ -3,6 +3,8 @@ PYTHON ?= python3.11
 VENV   := .venv
 BIN    := $(VENV)/bin
 PYTEST := $(BIN)/pytest
+# two processes; the tests of a file stay together, they share what is expensive to set up
+BOTH   := -n 2 --dist loadfile
 
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-bench demo up check test test-all lint types fmt bench clean
@@ -31,10 +33,10 @@ up: $(VENV)/.core  ## Dagster UI and MLflow UI on loopback
 	@$(BIN)/gristmill up
 
 check: $(VENV)/.dev lint types  ## lint, types and the quick tests: before every commit
-	@$(PYTEST) -m "not slow and not faults and not e2e and not bench"
+	@$(PYTEST) $(BOTH) --ignore tests/e2e -m "not slow and not faults and not e2e and not bench"
 
 test: $(VENV)/.dev  ## all tests but long faults, peers and the browser
-	@$(PYTEST) -m "not faults and not e2e and not bench"
+	@$(PYTEST) $(BOTH) -m "not faults and not e2e and not bench"
 
 test-all: $(VENV)/.dev $(VENV)/.browser  ## the rest: faults, services, the browser
 	@$(PYTEST) -m "faults or e2e"
@@ -51,7 +53,8 @@ fmt: $(VENV)/.dev  ## format and sort imports
 	@$(BIN)/ruff format -q .
 
 bench: $(VENV)/.bench  ## measure against the peers
-	@for stage in filter signatures dedup scrub extract; do $(BIN)/gristmill bench $$stage || exit 1; done
+	@for stage in extract language filter signatures banding dedup score scrub tokenize load train curate; do \
+		$(BIN)/gristmill bench $$stage || exit 1; done
 
 clean:  ## remove the environment, caches and the demo's store
 	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis demo-store *.egg-info

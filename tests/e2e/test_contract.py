@@ -491,7 +491,11 @@ def test_models_and_tokenizers_that_are_none(prose: Path, data: bytes) -> None:
 
 
 @pytest.mark.parametrize("name", ["x.warc", "x.warc.gz"])
-@pytest.mark.parametrize("data", [b"no warc at all\n" * 40, gzip.compress(b"text\n" * 99), b"\0"])
+@pytest.mark.parametrize(
+    "data",
+    [b"no warc at all\n" * 40, gzip.compress(b"text\n" * 99, mtime=0), b"\0"],
+    ids=["text", "gzip", "nul"],
+)
 def test_a_file_without_a_record(tmp_path: Path, name: str, data: bytes) -> None:
     Path(name).write_bytes(data)
     gristmill("extract", name, "--out", "out", "--json").is_error(1, name)

@@ -2,6 +2,8 @@
 
 Look-ups read manifests, one row group of the record index a WARC file, and the decisions of the one
 part a document was in at each stage (parts keep the base name of the WARC file they descend from).
+They follow the manifests that each stage really read (`chain.py`); where a stage was made again
+since then and the ones behind it were not, its new verdict stands in `since`.
 Nothing here imports more than pyarrow.
 """
 
@@ -13,18 +15,21 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from pipeline.dataset import current_manifest, find_rows, read_manifest
+from pipeline.chain import Link, chain, find_manifest
+from pipeline.dataset import find_rows, manifest_key, read_manifest
 from pipeline.errors import UsageError
 from pipeline.layout import url_hash
-from pipeline.manifest import Content, Entry, Manifest
+from pipeline.manifest import Entry, Manifest
 from pipeline.mill import registered_snapshots
 from pipeline.store import Store
 
-AFTER_EXTRACTION = ("filtered_text", "scored_text", "deduped_corpus", "scrubbed_corpus")
 ADDRESS = ("warc_file", "warc_offset", "warc_length", "member_offset")
 LICENCE = ("title", "licence", "licence_source", "reservations", "fetched_at", "payload_digest")
 ABOUT_A_CAPTURE = ("record.request", "record.metadata")
 DOCS_ENDING = ".docs.parquet"
+SHARDS = "token_shards"
+
+Links = dict[str, Link]
 
 
 @dataclass(frozen=True)
@@ -35,7 +40,13 @@ class Origin:
     corpus: str
     row: dict[str, Any]
     """The record's decision at extraction, or the document's row for a source."""
-    web: bool
+    links: Links
+    group: int | None
+
+    @property
+    def web(self) -> bool:
+        """Whether it is a crawl record, and no record of a source."""
+        return "source_texts" not in self.links
 
     @property
     def file(self) -> str | None:
@@ -50,56 +61,67 @@ def trace_url(root: Store, url: str) -> list[dict[str, Any]]:
     A crawler's own request and metadata records about the page are no captures.
     """
     key = url_hash(url)
-    captures: list[Origin] = []
+    captures: dict[str, Origin] = {}
     for snapshot in registered_snapshots(root):
-        for entry, store in _entries(root, "extracted_text", snapshot, "index"):
-            for row in find_rows(store, entry, "url_hash", [key]).to_pylist():
-                if row["url"] == url:
-                    captures.append(_web_origin(root, snapshot, entry, row["doc_id"]))
-    found = [_story(root, one) for one in captures if one.row["reason"] not in ABOUT_A_CAPTURE]
-    if not found:
+        links = chain(root, snapshot, web=True)
+        first = links.get("extracted_text")
+        if first is None:
+            continue
+        for entry in first.both("index"):
+            for row in find_rows(first.store, entry, "url_hash", [key]).to_pylist():
+                if row["url"] == url and row["doc_id"] not in captures:
+                    origin = _origin(links, snapshot, row["doc_id"], entry.source)
+                    captures[row["doc_id"]] = origin or find_origin(root, row["doc_id"], snapshot)
+    stories = [_story(one) for one in captures.values() if one.row["reason"] not in ABOUT_A_CAPTURE]
+    if not stories:
         message = f"{url} is in no snapshot of {root.url}"
         raise UsageError(message, hint="give the URL exactly as it was crawled")
-    return found
+    return stories
 
 
 def trace_doc(root: Store, doc_id: str) -> dict[str, Any]:
     """One document's address and its fate at every stage."""
-    return _story(root, find_origin(root, doc_id))
+    return _story(find_origin(root, doc_id))
 
 
-def find_origin(root: Store, doc_id: str, corpus: str | None = None) -> Origin:
-    """The record behind a document. Raises UsageError for an id that no corpus has."""
-    for snapshot in [corpus] if corpus else registered_snapshots(root):
-        for entry, store in _entries(root, "extracted_text", snapshot, "decisions"):
-            rows = find_rows(store, entry, "doc_id", [doc_id]).to_pylist()
-            if rows:
-                return Origin(doc_id, snapshot, rows[0], web=True)
-    for source in [corpus] if corpus else _partitions(root, "source_texts"):
-        for entry, store in _entries(root, "source_texts", source, "decisions"):
-            rows = find_rows(store, entry, "doc_id", [doc_id]).to_pylist()
-            if rows:
-                return Origin(doc_id, source, rows[0], web=False)
+def find_origin(
+    root: Store, doc_id: str, corpus: str | None = None, last: Manifest | None = None
+) -> Origin:
+    """The record behind a document. Raises UsageError for an id that no corpus has.
+
+    `last`: the manifest of the corpus's token_shards to go back from, if not the current one.
+    """
+    for web, names in ((True, registered_snapshots(root)), (False, _sources(root))):
+        for name in names if corpus is None else [corpus]:
+            origin = _origin(chain(root, name, web=web, last=last), name, doc_id)
+            if origin:
+                return origin
     message = f"document {doc_id} is in no corpus of {root.url}"
     raise UsageError(message, hint="ids are 32 hex digits, as in the column doc_id")
 
 
-def _web_origin(root: Store, snapshot: str, index: Entry, doc_id: str) -> Origin:
-    for entry, store in _entries(root, "extracted_text", snapshot, "decisions", index.source):
-        rows = find_rows(store, entry, "doc_id", [doc_id]).to_pylist()
+def _origin(links: Links, corpus: str, doc_id: str, source: str | None = None) -> Origin | None:
+    first = links.get("extracted_text") or links.get("source_texts")
+    if first is None:
+        return None
+    for entry in first.both("decisions", source):
+        rows = find_rows(first.store, entry, "doc_id", [doc_id]).to_pylist()
         if rows:
-            return Origin(doc_id, snapshot, rows[0], web=True)
-    return find_origin(root, doc_id, snapshot)
+            return Origin(doc_id, corpus, rows[0], links, entry.group)
+    return None
 
 
 def trace_token(root: Store, place: str) -> dict[str, Any]:
-    """The document around token `SHARD:OFFSET`, with its address, licence and fate."""
+    """The document around token `SHARD:OFFSET`, with its address, licence and fate.
+
+    Shards of earlier manifests are found as well: a training run may have read them.
+    """
     shard, colon, offset = place.rpartition(":")
-    if not colon or not offset.isdigit():
+    if not colon or not (offset.isascii() and offset.isdigit()):
         message = f"--token {place!r} is no SHARD:OFFSET"
         raise UsageError(message, hint="a shard's name, a colon, a token's position in it from 0")
     position = int(offset)
-    corpus, store, entry = _find_shard(root, shard.removesuffix(".bin"))
+    corpus, store, manifest, entry = _find_shard(root, shard.removesuffix(".bin"))
     with store.local(entry.path) as path:
         import pyarrow.parquet as pq
 
@@ -112,40 +134,53 @@ def trace_token(root: Store, place: str) -> dict[str, Any]:
         message = f"shard {shard} has no token {position:,}: it holds {n_tokens:,}"
         raise UsageError(message, hint="count from 0")
     row = documents.slice(at, 1).to_pylist()[0]
-    story = _story(root, find_origin(root, row["doc_id"], corpus))
+    story = _story(find_origin(root, row["doc_id"], corpus, manifest))
     return {"shard": shard, "offset": position, "token_in_document": position - row["first_token"],
             "tokens": row, **story}  # fmt: skip
 
 
-def _find_shard(root: Store, shard: str) -> tuple[str, Store, Entry]:
+def _find_shard(root: Store, shard: str) -> tuple[str, Store, Manifest, Entry]:
     name = f"{shard}{DOCS_ENDING}"
-    for corpus in _partitions(root, "token_shards"):
-        for entry, store in _entries(root, "token_shards", corpus, "parts"):
-            if entry.path == name:
-                return corpus, store, entry
+    for corpus in _partitions(root, SHARDS):
+        store = root.child(f"{SHARDS}/{corpus}")
+        if not store.exists(name):
+            continue
+        for manifest in _manifests(store):
+            for entry in manifest.content.parts:
+                if entry.path == name:
+                    return corpus, store, manifest, entry
     message = f"shard {shard} is in no token_shards of {root.url}"
     raise UsageError(message, hint="shards are named in token_shards/*/manifests and in the plan")
 
 
-def _story(root: Store, origin: Origin) -> dict[str, Any]:
+def _manifests(store: Store) -> Iterator[Manifest]:
+    """The current manifest, then earlier ones that are still there."""
+    current = read_manifest(store)
+    yield current
+    for info in store.list("manifests/"):
+        if info.key != manifest_key(current.hash):
+            yield read_manifest(store, info.key.rpartition("/")[2].removesuffix(".json"))
+
+
+def _story(origin: Origin) -> dict[str, Any]:
     """Address, licence and fates of one document."""
     story: dict[str, Any] = {
         "doc_id": origin.doc_id,
         "corpus": origin.corpus,
         "url": origin.row.get("url"),
         **{name: origin.row.get(name) for name in ADDRESS if origin.web},
-        **_document(root, origin),
-        "fates": list(_fates(root, origin)),
-        "shards": list(_shards(root, origin)),
+        **_document(origin),
+        "fates": list(_fates(origin)),
+        "shards": list(_shards(origin)),
     }
     return story
 
 
-def _document(root: Store, origin: Origin) -> dict[str, Any]:
+def _document(origin: Origin) -> dict[str, Any]:
     """Licence marks and other columns of the document itself, where it was kept."""
-    asset = "extracted_text" if origin.web else "source_texts"
-    for entry, store in _entries(root, asset, origin.corpus, "parts", origin.file):
-        rows = find_rows(store, entry, "doc_id", [origin.doc_id])
+    link = origin.links["extracted_text" if origin.web else "source_texts"]
+    for entry in link.both("parts", origin.file):
+        rows = find_rows(link.store, entry, "doc_id", [origin.doc_id])
         if rows.num_rows:
             row = rows.drop_columns("text").to_pylist()[0]
             names = (*LICENCE, "source", "source_id") if not origin.web else LICENCE
@@ -158,25 +193,30 @@ def _plain(value: Any) -> Any:
     return value.isoformat() if isinstance(value, datetime) else value
 
 
-def _fates(root: Store, origin: Origin) -> Iterator[dict[str, Any]]:
-    first = "extracted_text" if origin.web else "source_texts"
-    yield _fate(first, origin.row)
-    if not origin.row["kept"]:
-        return
-    stages = AFTER_EXTRACTION if origin.web else ()
-    for stage in (*stages, "token_shards"):
-        source = origin.file if stage != "token_shards" else None
-        row = None
-        for entry, store in _entries(root, stage, origin.corpus, "decisions", source):
-            rows = find_rows(store, entry, "doc_id", [origin.doc_id]).to_pylist()
-            if rows:
-                row = rows[0]
-                break
-        if row is None:
+def _fates(origin: Origin) -> Iterator[dict[str, Any]]:
+    """The verdict of every stage on what the one before it handed on."""
+    for link in origin.links.values():
+        if link.stage == "snapshots":
+            continue
+        row = _decision(origin, link)
+        now = _decision(origin, link, now=True) if link.moved else None
+        if row is None and now is None:
             return
-        yield _fate(stage, row)
-        if not row["kept"]:
+        fate = _fate(link.stage, row or now or {})
+        if row and now and _fate(link.stage, now) != fate:
+            fate["since"] = _fate(link.stage, now)
+        yield fate
+        if not fate["kept"]:
             return
+
+
+def _decision(origin: Origin, link: Link, *, now: bool = False) -> dict[str, Any] | None:
+    source = origin.file if link.stage != SHARDS else None
+    for entry in link.entries("decisions", source, origin.group, now=now):
+        rows = find_rows(link.store, entry, "doc_id", [origin.doc_id]).to_pylist()
+        if rows:
+            return dict(rows[0])
+    return None
 
 
 def _fate(stage: str, row: dict[str, Any]) -> dict[str, Any]:
@@ -190,10 +230,13 @@ def _fate(stage: str, row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _shards(root: Store, origin: Origin) -> Iterator[dict[str, Any]]:
-    for entry, store in _entries(root, "token_shards", origin.corpus, "parts"):
+def _shards(origin: Origin) -> Iterator[dict[str, Any]]:
+    link = origin.links.get(SHARDS)
+    if link is None:
+        return
+    for entry in link.entries("parts", group=origin.group):
         if entry.path.endswith(DOCS_ENDING):
-            for row in find_rows(store, entry, "doc_id", [origin.doc_id]).to_pylist():
+            for row in find_rows(link.store, entry, "doc_id", [origin.doc_id]).to_pylist():
                 name = entry.path.removesuffix(DOCS_ENDING)
                 yield {
                     "shard": name,
@@ -204,7 +247,7 @@ def _shards(root: Store, origin: Origin) -> Iterator[dict[str, Any]]:
 
 def warc_location(root: Store, snapshot: str, warc_file: str) -> str:
     """Where a snapshot's WARC file lay when it was listed."""
-    manifest = _manifest(root.child(f"snapshots/{snapshot}"))
+    manifest = find_manifest(root.child(f"snapshots/{snapshot}"))
     locations: dict[str, str] = manifest.run.get("locations", {}) if manifest else {}
     if warc_file not in locations:
         message = f"{warc_file} is not in the listing of snapshot {snapshot}"
@@ -212,26 +255,12 @@ def warc_location(root: Store, snapshot: str, warc_file: str) -> str:
     return locations[warc_file]
 
 
+def _sources(root: Store) -> list[str]:
+    return _partitions(root, "source_texts")
+
+
 def _partitions(root: Store, asset: str) -> list[str]:
     """Partitions of an asset that are there, by their pointers."""
     folder = root.child(asset)
     found = (info.key for info in folder.list() if info.key.count("/") == 1)
     return sorted(key.partition("/")[0] for key in found if key.endswith("/current"))
-
-
-def _manifest(store: Store) -> Manifest | None:
-    return read_manifest(store) if current_manifest(store) else None
-
-
-def _entries(
-    root: Store, asset: str, partition: str, kind: str, source: str | None = None
-) -> Iterator[tuple[Entry, Store]]:
-    """Files of a kind in a partition, only those that descend from `source` where it is known."""
-    store = root.child(f"{asset}/{partition}")
-    manifest = _manifest(store)
-    if manifest is None:
-        return
-    content: Content = manifest.content
-    for entry in content.entries(kind):
-        if source is None or entry.source in (source, None):
-            yield entry, store

@@ -123,11 +123,9 @@ def _print_story(story: Result) -> None:
     if story.get("warc_file"):
         print(f"  record: {story['warc_file']} {story['warc_offset']}+{story['warc_length']}")
     for fate in story["fates"]:
-        if fate["kept"]:
-            print(f"  {fate['stage']}: kept")
-            continue
-        numbers = f" {fate['value']:.4g} against {fate['threshold']:.4g}" if _both(fate) else ""
-        print(f"  {fate['stage']}: dropped, {fate['reason']}{numbers}")
+        print(f"  {fate['stage']}: {_verdict(fate)}")
+        if "since" in fate:
+            print(f"    made again since, the stages behind it not: {_verdict(fate['since'])}")
         if fate["detail"]:
             print(f"    {json.dumps(fate['detail'], ensure_ascii=False)}")
     for shard in story["shards"]:
@@ -135,8 +133,12 @@ def _print_story(story: Result) -> None:
         print(f"  tokens: {shard['shard']}:{shard['first_token']}..{end}")
 
 
-def _both(fate: Result) -> bool:
-    return fate["value"] is not None and fate["threshold"] is not None
+def _verdict(fate: Result) -> str:
+    if fate["kept"]:
+        return "kept"
+    value, threshold = fate["value"], fate["threshold"]
+    both = value is not None and threshold is not None
+    return f"dropped, {fate['reason']}" + (f" {value:.4g} against {threshold:.4g}" if both else "")
 
 
 def try_page(arguments: argparse.Namespace) -> Result:

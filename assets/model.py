@@ -25,6 +25,7 @@ from assets.tokens import mixture, tokenizer
 from pipeline.errors import UsageError
 from pipeline.manifest import Manifest
 from pipeline.mill import Mill
+from resources.tracking import TRAINING_PAGES, run_url
 
 DAGSTER_URL, MLFLOW_URL = "GRISTMILL_DAGSTER_URL", "GRISTMILL_MLFLOW_URL"
 """Where the two web UIs are; set by `gristmill up`, used for links both ways."""
@@ -34,7 +35,8 @@ CURVE_ROWS = 20
 def mlflow_link() -> dict[str, Any]:
     """The way to MLflow for trainings that were made while no UI was up."""
     server = os.environ.get(MLFLOW_URL)
-    return {"mlflow": dg.MetadataValue.url(server)} if server else {}
+    page = f"{server}/#/experiments{TRAINING_PAGES}"
+    return {"mlflow": dg.MetadataValue.url(page)} if server else {}
 
 
 @dg.asset(
@@ -171,8 +173,7 @@ def run_metadata(out: Path, result: dict[str, Any], link: dict[str, Any]) -> dic
         "mlflow_run_id": link["run_id"],
     }
     if server := os.environ.get(MLFLOW_URL):
-        run = link["run"]
-        address = f"{server}/#/experiments/{run.experiment_id}/runs/{link['run_id']}"
+        address = run_url(server, link["run"].experiment_id, link["run_id"])
         shown["mlflow"] = dg.MetadataValue.url(address)
     return shown | {"loss_curve": loss_curve(out / "metrics.jsonl")}
 

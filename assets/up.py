@@ -26,6 +26,7 @@ from pipeline.mill import registered_snapshots
 from pipeline.store import Store
 from resources.mill import ROOT_VARIABLE
 from resources.storage import open_store
+from resources.tracking import TRAINING_PAGES
 
 HOST = "127.0.0.1"
 WORKSPACE = Path(__file__).resolve().parents[1] / "workspace.yaml"
@@ -34,6 +35,8 @@ LAST_PORT = 65_535
 START_SECONDS = 180
 """The first start of MLflow migrates its database: half a minute on a busy machine."""
 END_SECONDS = 15
+PAGES = {"MLflow": f"/#/experiments{TRAINING_PAGES}"}
+"""Where a server's first page is not the one to begin with."""
 TELEMETRY_OFF = {
     "DAGSTER_DISABLE_TELEMETRY": "1",
     "MLFLOW_DISABLE_TELEMETRY": "true",
@@ -194,7 +197,9 @@ def run_servers(
         paths = [path for _, _, path in commands.values()]
         for server, path in zip(servers, paths, strict=True):
             if wait_for(server, path, stopped):
-                say(f"{server.name}: {server.url}   (log: {server.log})")
+                say(
+                    f"{server.name}: {server.url}{PAGES.get(server.name, '')}   (log: {server.log})"
+                )
         if not stopped:
             when_up()
             say("Ctrl-C ends both")

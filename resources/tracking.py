@@ -17,6 +17,7 @@ from pipeline.errors import StorageError
 
 EXPERIMENT = "gristmill"
 KIND = {"mlflow.experimentKind": "custom_model_development"}
+TRAINING_PAGES = "?workflowType=machine_learning"
 """Or else MLflow's pages take the runs for those of an agent and show traces, not curves."""
 LONGEST_PARAMETER = 500  # MLflow refuses 6,000 characters; the whole value is in the artifact
 RUN_TAG = "gristmill.run"
@@ -158,9 +159,9 @@ class Tracking:
         return next((run for run in runs if SUPERSEDED not in run.data.tags), None)
 
 
-def run_url(server: str, run: TrackedRun) -> str:
+def run_url(server: str, experiment_id: str, run_id: str) -> str:
     """The page of a run in MLflow's web UI at `server`."""
-    return f"{server.rstrip('/')}/#/experiments/{run.experiment_id}/runs/{run.run_id}"
+    return f"{server.rstrip('/')}/#/experiments/{experiment_id}/runs/{run_id}{TRAINING_PAGES}"
 
 
 def _log_parameters(

@@ -62,7 +62,8 @@ def test_inputs_tags_and_the_end_are_recorded(tracking: Tracking, tmp_path: Path
     assert logged.dataset.source.endswith("ab" * 32)
     assert tracking.find("ends") == run.run_id
     assert tracking.find("never") is None
-    assert run_url("http://h:1/", run) == f"http://h:1/#/experiments/1/runs/{run.run_id}"
+    page = f"http://h:1/#/experiments/1/runs/{run.run_id}?workflowType=machine_learning"
+    assert run_url("http://h:1/", run.experiment_id, run.run_id) == page
 
 
 def test_a_superseded_run_is_not_found_again(tracking: Tracking) -> None:

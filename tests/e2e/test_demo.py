@@ -128,8 +128,9 @@ def test_the_report_is_one_page_that_asks_for_nothing(demo: Demo) -> None:
 
 
 def test_the_traced_token_and_url_are_found_by_the_command(demo: Demo) -> None:
-    trace = gristmill("trace", "--root", demo.root, "--token", demo.result["token"], "--json").json
-    assert trace["url"] in (demo.root / "report.html").read_text("utf-8")
+    place = ("--token", demo.result["token"], "--json")
+    [found] = gristmill("trace", "--root", demo.root, *place).json["found"]
+    assert found["url"] in (demo.root / "report.html").read_text("utf-8")
     url = re.search(r"--url (\S+)", demo.told)
     assert url
     assert "near.minhash" in gristmill("trace", "--root", demo.root, "--url", url[1]).out
@@ -141,7 +142,10 @@ def test_runs_and_partitions_are_there_when_the_ui_opens(instance: dg.DagsterIns
     assert {"mill_snapshot", "mill_tokens", "mill_mixture", "mill_run"} <= {
         run.job_name for run in runs
     }
-    # the timeline shows what carries the name of the code location
+    # the timeline shows what belongs to the code location
+    origins = [run.remote_job_origin for run in runs]
+    assert {origin.location_name for origin in origins if origin} == {"gristmill"}
+    assert None not in origins
     assert {run.tags[".dagster/repository"] for run in runs} == {"__repository__@gristmill"}
     assert list(instance.get_dynamic_partitions("snapshots")) == SNAPSHOTS
     assert list(instance.get_dynamic_partitions("runs")) == ["demo"]

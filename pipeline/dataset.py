@@ -161,6 +161,8 @@ def find_rows(
     For look-ups by a person: the file's checksum is not computed, since that reads all of it.
     """
     with store.local(entry.path) as path:
+        if not values:  # an empty set has no type that could be compared
+            return pq.read_schema(path).empty_table()
         return pq.read_table(path, filters=pc.field(column).isin(list(values)))
 
 

@@ -193,9 +193,14 @@ def _lines(data: bytes, listing: str) -> list[str]:
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         message = f"listing {listing} cannot be read: {error}"
         raise GristmillError(message, hint="download it again") from error
-    return [
+    paths = [
         posixpath.normpath(line.strip()).lstrip("/") for line in text.splitlines() if line.strip()
     ]
+    for path in paths:
+        if path.startswith("../") or path in (".", "..") or "\0" in path:
+            message = f"listing {listing} names {path!r}, which lies outside its base"
+            raise GristmillError(message, hint="paths of a listing are relative to its base")
+    return paths
 
 
 def _base_of(listing: str, paths: list[str], open_store: OpenStore) -> str:

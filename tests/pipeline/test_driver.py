@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from pipeline.config import Config
-from pipeline.dataset import Dataset, read_part
+from pipeline.dataset import Dataset, find_rows, read_part
 from pipeline.driver import StageSpec, publish
 from pipeline.errors import ConflictError, ContractError, DamagedPartError, GateError, UsageError
 from pipeline.inputs import Input, dataset_input, file_input
@@ -168,6 +168,15 @@ def test_a_dataset_is_the_input_of_the_next(mill: Mill, given: Input) -> None:
     assert [ref.hash for ref in second.content.inputs] == [first.hash]
     assert second.content.counts.records_in == first.content.counts.kept
     assert {entry.source for entry in second.content.parts} == {"a.jsonl", "b.jsonl"}
+
+
+def test_rows_are_found_by_value_none_for_no_value(mill: Mill, given: Input) -> None:
+    made = run(mill, given)
+    entry = made.content.parts[0]
+    first = read_part(mill.root, entry)["doc_id"][0]
+    assert find_rows(mill.root, entry, "doc_id", [first, "absent"]).num_rows == 1
+    nothing = find_rows(mill.root, entry, "doc_id", [])
+    assert (nothing.num_rows, "text" in nothing.column_names) == (0, True)
 
 
 def test_an_altered_manifest_is_refused(mill: Mill, given: Input) -> None:

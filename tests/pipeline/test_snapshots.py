@@ -155,6 +155,15 @@ def test_broken_listings(tmp_path: Path) -> None:
         listing(location=str(tmp_path), base=str(tmp_path))
 
 
+@pytest.mark.parametrize("path", ["../../other.warc.gz", "a/../../b.warc.gz", "a\0b.warc.gz"])
+def test_a_listing_leads_to_nowhere_outside_its_base(tmp_path: Path, path: str) -> None:
+    make(tmp_path / "S", "x")
+    (tmp_path / "S" / "warc.paths").write_text(f"{path}\n")
+    for base in (None, str(tmp_path / "data")):
+        with pytest.raises(GristmillError, match="outside its base"):
+            listing(location=str(tmp_path), base=base)
+
+
 def test_a_bucket(monkeypatch: pytest.MonkeyPatch) -> None:
     with moto_server() as server, server.environment():
         bucket, client = server.bucket(), server.client()

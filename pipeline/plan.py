@@ -1,7 +1,9 @@
 """What would be rebuilt, and what it would cost, without running anything.
 
 Each stage is asked for its part keys under the present configuration; a part with a receipt is
-there. Costs come from rates measured by the store's own earlier runs, else from `RATES`.
+there. That every part is there does not mean that the current manifest names them: a stage that was
+made with other settings since, or before its input changed, is told as such.
+Costs come from rates measured by the store's own earlier runs, else from `RATES`.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from pipeline.dataset import read_manifest
 from pipeline.driver import PartTask, StageSpec, read_receipt
 from pipeline.errors import GateError, UsageError
 from pipeline.manifest import Manifest
@@ -25,6 +28,8 @@ RATES: dict[str, float] = {
     "token_shards": 8.0,
 }
 """MB of input per CPU second where nothing was measured yet: orders of magnitude, not claims."""
+
+UP_TO_DATE = "up to date"
 
 StageFunction = Callable[[Mill, str], Manifest]
 
@@ -57,7 +62,7 @@ def plan_partition(
     certain = True
     for name, function in stages:
         planned.append(_ask(mill, name, partition, function, certain))
-        certain &= planned[-1].missing == 0
+        certain &= planned[-1].why == UP_TO_DATE
     return planned
 
 
@@ -75,7 +80,7 @@ def _ask(mill: Mill, name: str, partition: str, function: StageFunction, certain
         return nothing
     spec, tasks = seen[0]
     missing = [task for task in tasks if read_receipt(task.out, task.key) is None]
-    own = _why(mill.find(name, partition), spec) if missing else "up to date"
+    own = _why(mill, mill.find(name, partition), spec, tasks, missing=bool(missing))
     if not certain:
         missing, own = list(tasks), "at most, if the stages before it change their output"
     size = sum(task.source.size_bytes for task in missing)
@@ -94,10 +99,36 @@ def _rate(mill: Mill, name: str, partition: str) -> tuple[float, bool]:
     return RATES.get(name, 10.0) * 1e6, False
 
 
-def _why(manifest: Manifest | None, spec: StageSpec) -> str:
-    """The first difference between what is there and what is wanted."""
+def _why(
+    mill: Mill,
+    manifest: Manifest | None,
+    spec: StageSpec,
+    tasks: Sequence[PartTask],
+    *,
+    missing: bool,
+) -> str:
+    """What separates the current manifest from the one that is wanted."""
     if manifest is None:
         return "not there yet"
+    why = _difference(manifest, spec)
+    if why is None and (moved := moved_inputs(mill, manifest)):
+        why = f"its input changed: {', '.join(moved)}"
+    if why is None and (missing or not _same_parts(manifest, spec, tasks)):
+        why = "its input changed"
+    if why is None:
+        return UP_TO_DATE
+    return why if missing else f"{why}; materialise it, its parts are there"
+
+
+def _same_parts(manifest: Manifest, spec: StageSpec, tasks: Sequence[PartTask]) -> bool:
+    """Whether the manifest is made of these parts; true where they are those of a first step."""
+    content = manifest.content
+    keys = {entry.key for entry in (*content.parts, *content.decisions)}
+    return spec.name != content.stage or {task.key for task in tasks} == keys
+
+
+def _difference(manifest: Manifest, spec: StageSpec) -> str | None:
+    """The first difference in code, libraries or configuration."""
     content = manifest.content
     if content.code_version != spec.code_version:
         return f"code version {content.code_version} -> {spec.code_version}"
@@ -105,9 +136,22 @@ def _why(manifest: Manifest | None, spec: StageSpec) -> str:
         if content.libraries.get(name) != version:
             return f"{name} {content.libraries.get(name)} -> {version}"
     changed = changed_keys(content.config, spec.config)
-    if changed:
-        return f"configuration: {', '.join(changed)}"
-    return "its input changed"
+    return f"configuration: {', '.join(changed)}" if changed else None
+
+
+def moved_inputs(mill: Mill, manifest: Manifest) -> list[str]:
+    """Datasets that hold another output by now than the one this manifest was made of."""
+    moved = []
+    for ref in manifest.content.inputs:
+        if ref.asset is None or ref.hash is None:
+            continue
+        now = mill.find(ref.asset, ref.partition)
+        if now is None or now.hash == ref.hash:
+            continue
+        then = read_manifest(mill.folder(ref.asset, ref.partition), ref.hash)
+        if then.content.output != now.content.output:
+            moved.append(f"{ref.asset}/{ref.partition}" if ref.partition else ref.asset)
+    return moved
 
 
 def changed_keys(before: Any, after: Any, prefix: str = "") -> list[str]:

@@ -15,13 +15,13 @@ from typing import Any
 import dagster as dg
 from pydantic import PrivateAttr
 
-from pipeline.config import FILE_NAME, Config, load_config, merge, parse_yaml, read_yaml
+from pipeline.config import Config, load_config, merge, read_yaml
 from pipeline.engine import Engine
-from pipeline.errors import ConfigError, UsageError
+from pipeline.errors import UsageError
 from pipeline.mill import Mill, Progress, no_progress
 from pipeline.store import Store
 from resources.engine import open_engine
-from resources.mill import ROOT_VARIABLE, open_mill
+from resources.mill import ROOT_VARIABLE, open_mill, stored_settings
 from resources.storage import open_store
 
 CONFIG_VARIABLE = "GRISTMILL_CONFIG"
@@ -63,7 +63,7 @@ class MillResource(dg.ConfigurableResource):
         if path:
             values = read_yaml(Path(path))
         elif root:
-            values = _stored(root)
+            values = stored_settings(root)
         return merge(values, {"storage": {"root": root}}) if root else values
 
     @contextmanager
@@ -93,16 +93,3 @@ class MillResource(dg.ConfigurableResource):
         """End the workers of this run."""
         while self._engines:
             self._engines.popitem()[1].close()
-
-
-def _stored(root: str) -> dict[str, Any]:
-    """`gristmill.yaml` of a storage root; nothing where there is none."""
-    store = open_store(root)
-    try:
-        text = store.read(FILE_NAME).decode()
-    except FileNotFoundError:
-        return {}
-    except UnicodeDecodeError as error:
-        message = f"{store.url}/{FILE_NAME} is not UTF-8 text"
-        raise ConfigError(message, hint="save it as UTF-8") from error
-    return parse_yaml(text, f"{store.url}/{FILE_NAME}")

@@ -4,13 +4,16 @@ Imports neither Dagster nor boto3: the command line starts here, and so does eve
 """
 
 from collections.abc import Mapping
+from typing import Any
 
-from pipeline.config import FILE_NAME, Config
+from pipeline.config import FILE_NAME, Config, parse_yaml
+from pipeline.config.storage import StorageConfig
 from pipeline.engine import Engine
-from pipeline.errors import UsageError
+from pipeline.errors import ConfigError, UsageError
 from pipeline.mill import Mill, Progress, no_progress
 from resources.engine import open_engine
 from resources.locations import Fetch, Opener
+from resources.storage import open_store
 
 ROOT_VARIABLE = "GRISTMILL_ROOT"
 
@@ -37,3 +40,19 @@ def open_mill(
         progress=progress,
         run_ids=dict(run_ids or {}),
     )
+
+
+def stored_settings(root: str, options: StorageConfig | None = None) -> dict[str, Any]:
+    """What `gristmill.yaml` of a storage root holds, a bucket's too; nothing where there is none.
+
+    Raises ConfigError for a file that is no YAML mapping, StorageError where the store refuses.
+    """
+    store = open_store(root, options=options)
+    try:
+        text = store.read(FILE_NAME).decode()
+    except FileNotFoundError:
+        return {}
+    except UnicodeDecodeError as error:
+        message = f"{store.url}/{FILE_NAME} is not UTF-8 text"
+        raise ConfigError(message, hint="save it as UTF-8") from error
+    return parse_yaml(text, f"{store.url}/{FILE_NAME}")

@@ -34,7 +34,7 @@ def up(arguments: argparse.Namespace) -> None:
     require_root(config)
     from assets.up import serve
 
-    serve(config, port=arguments.port)
+    serve(config, config_file=arguments.config, port=arguments.port)
 
 
 def doctor(arguments: argparse.Namespace) -> Result:

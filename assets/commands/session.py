@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from pipeline.config import FILE_NAME, Config, load_config
+from pipeline.config import Config, load_config, merge
 from pipeline.dataset import Dataset
 from pipeline.errors import UsageError
 from pipeline.inputs import Input, check_input_path, dataset_input, file_input
@@ -22,14 +22,14 @@ def configuration(arguments: argparse.Namespace) -> Config:
         overrides["storage"] = {"root": arguments.root}
     if arguments.workers is not None:
         overrides["engine"] = {"workers": arguments.workers}
-    path = arguments.config or _config_of_root(arguments.root)
-    return load_config(path, preset=arguments.preset, overrides=overrides, sets=arguments.sets)
+    if arguments.root and not arguments.config:
+        from resources.mill import stored_settings
 
-
-def _config_of_root(root: str | None) -> Path | None:
-    if root and "://" not in root and (Path(root) / FILE_NAME).is_file():
-        return Path(root) / FILE_NAME
-    return None
+        reach = load_config(overrides=overrides, sets=arguments.sets).storage
+        overrides = merge(stored_settings(arguments.root, reach), overrides)
+    return load_config(
+        arguments.config, preset=arguments.preset, overrides=overrides, sets=arguments.sets
+    )
 
 
 def require_root(config: Config, *, there: bool = False) -> str:

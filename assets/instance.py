@@ -24,8 +24,13 @@ concurrency:
     granularity: op
     default_limit: 1
 
-# A run whose process died (killed, out of memory) is marked failed instead of running for ever.
-run_monitoring: {enabled: true, start_timeout_seconds: 300, poll_interval_seconds: 30}
+# A run whose process died (killed, out of memory) is marked failed instead of running for ever,
+# and its slots in the pools are free again.
+run_monitoring:
+  enabled: true
+  start_timeout_seconds: 300
+  poll_interval_seconds: 30
+  free_slots_after_run_end_seconds: 60
 
 retention:
   sensor: {purge_after_days: {skipped: 2, failure: 30, success: 30}}

@@ -66,3 +66,17 @@ def end_dead_runs(instance: dg.DagsterInstance) -> None:
         if where == host and pid and begin != started(int(pid)):
             message = f"process {pid} ended without a word; finished parts are kept: run it again"
             instance.report_run_failed(run, message)
+    free_slots(instance)
+
+
+def free_slots(instance: dg.DagsterInstance) -> None:
+    """Take the slots of pools from runs that have ended: a killed step gives its own never back,
+    and the next one would wait for it for ever.
+    """
+    storage = instance.event_log_storage
+    for pool in sorted(storage.get_concurrency_keys()):
+        info = storage.get_concurrency_info(pool)
+        for run_id in sorted(info.active_run_ids | info.pending_run_ids):
+            run = instance.get_run_by_id(run_id)
+            if run is None or run.is_finished:
+                storage.free_concurrency_slots_for_run(run_id)

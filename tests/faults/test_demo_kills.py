@@ -8,6 +8,7 @@ an undisturbed demo makes: every manifest, every loss, the checkpoint, the expor
 from __future__ import annotations
 
 import contextlib
+import shutil
 import subprocess
 import time
 from collections.abc import Callable
@@ -17,6 +18,7 @@ import dagster as dg
 import psutil
 import pytest
 
+from assets.demo.run import prepare
 from tests.e2e.demo import SECONDS, Demo, command, environment, identity, run, undisturbed
 
 pytestmark = pytest.mark.faults
@@ -97,6 +99,9 @@ def baseline(tmp_path_factory: pytest.TempPathFactory) -> Demo:
 def killed(baseline: Demo, tmp_path_factory: pytest.TempPathFactory) -> Demo:
     """A demo that was killed three times, then allowed to end."""
     root = tmp_path_factory.mktemp("killed") / "store"
+    prepare(root, keep=True)
+    # the same sample, whatever was installed meanwhile
+    shutil.copytree(baseline.root / "sample", root / "sample")
     for condition in (extracting, second_under_way, training):
         kill_when(root, condition)
     return run(root, "--keep")

@@ -4,6 +4,7 @@ import argparse
 import base64
 import json
 import sys
+from functools import partial
 from typing import Any
 
 from assets.commands.session import configuration, mill_for, require_root
@@ -20,11 +21,8 @@ def run(arguments: argparse.Namespace) -> Result:
     partition = arguments.snapshot or arguments.source or arguments.train
     kind = "snapshot" if arguments.snapshot else "source" if arguments.source else "run"
     select = arguments.select.split(",") if arguments.select else None
-    result = materialise(config, kind=kind, partition=partition, select=select)
-    if not arguments.json:
-        for line in result["lines"]:
-            print(line)
-    return result
+    tell = None if arguments.json else partial(print, flush=True)
+    return materialise(config, kind=kind, partition=partition, select=select, tell=tell)
 
 
 def plan(arguments: argparse.Namespace) -> Result:

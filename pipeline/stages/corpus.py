@@ -95,8 +95,10 @@ def dedup_input(
 
     spec = StageSpec(stage, run.CODE_VERSION, run.LIBRARIES, partition, section)
     verdicts = with_repeats(decision.decisions, signed, again)
+    by_part = verdicts.partition_by("part", as_dict=True, maintain_order=True, include_key=False)
+    nothing = verdicts.drop("part").clear()
     tasks = [
-        select_task(spec, source, verdicts.filter(verdicts["part"] == i), out, signed_parts[i])
+        select_task(spec, source, by_part.get((i,), nothing), out, signed_parts[i])
         for i, source in enumerate(given.sources)
     ]
     receipts = run_parts(mill, spec, tasks, clock)
@@ -284,7 +286,7 @@ def select_task(
     """The task that writes the survivors of one part, with their decisions and signatures."""
     import polars as pl
 
-    decisions = verdicts.drop("part").with_columns(stage=pl.lit(spec.name))
+    decisions = verdicts.with_columns(stage=pl.lit(spec.name))
     chosen = SelectSource(source, checksum(encode_parquet(decisions.to_arrow())))
     work = partial(_select, decisions=decisions, signed=signed, out=out)
     return PartTask(spec, spec.key(chosen.checksums), chosen, work, out)

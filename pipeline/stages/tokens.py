@@ -94,10 +94,10 @@ def choose(sources: Sequence[Source], config: Any) -> list[tuple[str, ...]]:
 
     sizes = [_sizes(source).with_columns(part=pl.lit(i)) for i, source in enumerate(sources)]
     table = pl.concat(sizes)
-    taken = table.filter(plan_sample(table.drop("part"), config))
-    return [
-        tuple(taken.filter(pl.col("part") == i)["doc_id"].to_list()) for i in range(len(sources))
-    ]
+    taken = table.filter(plan_sample(table.drop("part"), config)).select("part", "doc_id")
+    by_part = taken.partition_by("part", as_dict=True, maintain_order=True)
+    nothing = taken.clear()
+    return [tuple(by_part.get((i,), nothing)["doc_id"].to_list()) for i in range(len(sources))]
 
 
 def _sizes(source: Source) -> pl.DataFrame:

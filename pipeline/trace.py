@@ -18,7 +18,7 @@ from typing import Any
 from pipeline.chain import Link, chain, find_manifest
 from pipeline.dataset import find_rows, manifest_key, read_manifest
 from pipeline.errors import UsageError
-from pipeline.layout import url_hash
+from pipeline.layout import NAME, url_hash
 from pipeline.manifest import Entry, Manifest
 from pipeline.mill import registered_snapshots
 from pipeline.store import Store
@@ -141,7 +141,7 @@ def trace_token(root: Store, place: str) -> dict[str, Any]:
 
 def _find_shard(root: Store, shard: str) -> tuple[str, Store, Manifest, Entry]:
     name = f"{shard}{DOCS_ENDING}"
-    for corpus in _partitions(root, SHARDS):
+    for corpus in _partitions(root, SHARDS) if NAME.fullmatch(shard) else ():
         store = root.child(f"{SHARDS}/{corpus}")
         if not store.exists(name):
             continue

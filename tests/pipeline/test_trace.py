@@ -93,7 +93,7 @@ def test_a_shard_of_an_earlier_tokenizer_is_still_found(mill: Mill) -> None:
         tokens.token_shards(mill, FIRST)
 
 
-@pytest.mark.parametrize("place", ["", ":", "x", "x:-1", "x:1.5", "x:²", "nowhere:0"])
+@pytest.mark.parametrize("place", ["", ":", "x", "x:-1", "x:1.5", "x:²", "nowhere:0", "../x:0"])
 def test_no_place_of_a_token(mill: Mill, place: str) -> None:
     with pytest.raises(UsageError):
         trace_token(mill.root, place)

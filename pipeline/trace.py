@@ -10,6 +10,7 @@ Nothing here imports more than pyarrow.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,7 +19,7 @@ from typing import Any
 from pipeline.chain import Link, chain, find_manifest
 from pipeline.dataset import find_rows, manifest_key, read_manifest
 from pipeline.errors import UsageError
-from pipeline.layout import NAME, url_hash
+from pipeline.layout import url_hash
 from pipeline.manifest import Entry, Manifest
 from pipeline.mill import registered_snapshots
 from pipeline.store import Store
@@ -28,6 +29,7 @@ LICENCE = ("title", "licence", "licence_source", "reservations", "fetched_at", "
 ABOUT_A_CAPTURE = ("record.request", "record.metadata")
 DOCS_ENDING = ".docs.parquet"
 SHARDS = "token_shards"
+SHARD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 Links = dict[str, Link]
 
@@ -141,7 +143,7 @@ def trace_token(root: Store, place: str) -> dict[str, Any]:
 
 def _find_shard(root: Store, shard: str) -> tuple[str, Store, Manifest, Entry]:
     name = f"{shard}{DOCS_ENDING}"
-    for corpus in _partitions(root, SHARDS) if NAME.fullmatch(shard) else ():
+    for corpus in _partitions(root, SHARDS) if SHARD.fullmatch(shard) else ():
         store = root.child(f"{SHARDS}/{corpus}")
         if not store.exists(name):
             continue

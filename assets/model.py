@@ -22,8 +22,8 @@ from assets.materialise import TRAINING, guarded, options
 from assets.millwork import MillResource
 from assets.partitions import RUNS, register
 from assets.tokens import mixture, tokenizer
+from pipeline.dataset import read_manifest
 from pipeline.errors import UsageError
-from pipeline.manifest import Manifest
 from pipeline.mill import Mill
 from resources.tracking import TRAINING_PAGES, run_url
 
@@ -242,11 +242,10 @@ def shard_languages(mill: Mill) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     plan = mill.find("mixture")
     for ref in plan.content.inputs if plan else ():
-        manifest: Manifest | None = mill.find(ref.asset or "", ref.partition)
-        if manifest is None or ref.partition is None:
+        if ref.partition is None or ref.hash is None:
             continue
         store = mill.folder("token_shards", ref.partition)
-        for entry in manifest.content.parts:
+        for entry in read_manifest(store, ref.hash).content.parts:
             if entry.path.endswith(".docs.parquet"):
                 found[Path(entry.path).name.removesuffix(".docs.parquet")] = _languages(
                     store, entry.path

@@ -34,15 +34,6 @@ from pipeline.part import PartResult
 from pipeline.store import Store
 
 REGISTRY = "snapshots/registry.json"
-PER_SNAPSHOT = (
-    "snapshots",
-    "extracted_text",
-    "filtered_text",
-    "scored_text",
-    "deduped_corpus",
-    "scrubbed_corpus",
-)
-"""Assets with one dataset a snapshot, in stage order."""
 
 Progress = Callable[[str, int, int], None]
 """Called with the stage, parts done, parts in all."""

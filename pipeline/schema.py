@@ -111,9 +111,6 @@ REASONS: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 """Families and rules of drop reasons, `<family>.<rule>`; the rule sets name their own below."""
 
-OPEN_FAMILIES = {"gopher_repetition", "gopher_quality", "c4", "fineweb"}
-"""Families whose rules carry the names of the published source; plug-ins add theirs."""
-
 
 def conform(frame: pl.DataFrame | pa.Table, schema: pa.Schema, *, extra: bool = False) -> pa.Table:
     """`frame` as a table with exactly the columns and types of `schema`, in that order.

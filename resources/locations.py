@@ -23,11 +23,10 @@ class Opener:
     def __call__(self, url: str) -> Store:
         """The store at a folder, an `s3://` prefix or an `https://` address (read-only)."""
         if url.startswith(("https://", "http://")):
-            from resources.commoncrawl import CommonCrawl
+            from resources.commoncrawl import open_client
             from resources.storage_http import HttpStore
 
-            section = self.config.snapshots
-            return HttpStore(url, CommonCrawl(section.user_agent, attempts=section.attempts))
+            return HttpStore(url, open_client(self.config.snapshots))
         return open_store(url, options=self.config.storage)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from assets.commands.session import configuration, require_root
-from pipeline.errors import GristmillError, UsageError
+from pipeline.errors import GristmillError, StorageError, UsageError
 
 Result = dict[str, Any]
 DEMO_ROOT = "demo-store"
@@ -39,7 +39,10 @@ def up(arguments: argparse.Namespace) -> None:
 
 def doctor(arguments: argparse.Namespace) -> Result:
     """`gristmill doctor`: whether this machine has what Gristmill needs."""
-    config = configuration(arguments)
+    try:
+        config = configuration(arguments)
+    except StorageError:  # is one of the findings
+        config = configuration(arguments, stored=False)
     from resources.doctor import check
 
     findings = check(config)

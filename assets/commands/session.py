@@ -15,14 +15,17 @@ from pipeline.manifest import Manifest
 from pipeline.mill import Mill
 
 
-def configuration(arguments: argparse.Namespace) -> Config:
-    """The configuration a verb runs under, `--root` and `--workers` laid on it."""
+def configuration(arguments: argparse.Namespace, *, stored: bool = True) -> Config:
+    """The configuration a verb runs under, `--root` and `--workers` laid on it.
+
+    `stored`: whether `gristmill.yaml` of the root counts, for which the store must answer.
+    """
     overrides: dict[str, Any] = {}
     if arguments.root:
         overrides["storage"] = {"root": arguments.root}
     if arguments.workers is not None:
         overrides["engine"] = {"workers": arguments.workers}
-    if arguments.root and not arguments.config:
+    if stored and arguments.root and not arguments.config:
         from resources.mill import stored_settings
 
         reach = load_config(overrides=overrides, sets=arguments.sets).storage

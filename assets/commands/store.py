@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from assets.commands.session import configuration, mill_for, require_root
+from pipeline.layout import check_name
 
 Result = dict[str, Any]
 
@@ -29,6 +30,8 @@ def plan(arguments: argparse.Namespace) -> Result:
     """`gristmill plan`: what would be rebuilt, and what it costs."""
     config = configuration(arguments)
     require_root(config, there=not arguments.snapshot)
+    if arguments.snapshot is not None:
+        check_name("snapshot", arguments.snapshot)
     from pipeline.mill import registered_snapshots
     from pipeline.plan import plan_partition
     from pipeline.stages.order import SNAPSHOT_STAGES

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     I64 = NDArray[np.int64]
 
 ZERO_WIDTH = "[\u00ad\u180e\u200b-\u200f\u2060-\u2064\ufeff]"
-KEY_BYTES = 16
 
 
 def text_keys(texts: pl.Series) -> pl.Series:

@@ -38,7 +38,6 @@ def list_files(mill: Mill, snapshot: str) -> Manifest:
     out = mill.folder("snapshots", snapshot)
     before = mill.find("snapshots", snapshot)
     listing = snapshots.list_snapshot(mill, snapshot, _listed(out, before))
-    register_snapshot(mill.root, snapshot)
     section = section_json(mill.config.snapshots)
     section = {k: v for k, v in section.items() if k not in PLACE_ONLY}
     spec = StageSpec("snapshots", snapshots.CODE_VERSION, snapshots.LIBRARIES, snapshot, section)
@@ -48,6 +47,7 @@ def list_files(mill: Mill, snapshot: str) -> Manifest:
     ]
     source = ListingSource(listing.files, tuple(str(ref.checksum) for ref in refs))
     receipts = run_parts(mill, spec, plan_tasks(spec, [source], _listing, out), clock)
+    register_snapshot(mill.root, snapshot)  # behind where planning ends: its place is for good
     return commit_stage(
         mill,
         spec,

@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 
 from pipeline.config import merge, validate
-from pipeline.mill import Mill
+from pipeline.mill import Mill, registered_snapshots
 from pipeline.plan import UP_TO_DATE, Planned, changed_keys, plan_partition
 from pipeline.stages.corpus import dedup_corpus
 from pipeline.stages.crawl import list_files
 from pipeline.stages.curation import filter_text
 from pipeline.stages.order import SNAPSHOT_STAGES
 from resources.mill import open_mill
+from resources.storage import open_store
 from tests import miniature, miniature_input
 from tests.miniature_input import FIRST, SECOND
 
@@ -102,6 +103,12 @@ def test_a_snapshot_that_is_not_there_yet(mill: Mill) -> None:
     rows = plan(changed(mill, snapshots={"location": "/nowhere"}), "NEW")
     assert rows["snapshots"].why.startswith("cannot run: /nowhere/NEW is not a folder")
     assert rows["extracted_text"].why == "cannot run: snapshots/NEW is not there yet"
+
+
+def test_planning_registers_nothing(mill: Mill, tmp_path: Path) -> None:
+    elsewhere = replace(mill, root=open_store(str(tmp_path)))
+    assert plan(elsewhere)["snapshots"].missing == 1
+    assert registered_snapshots(elsewhere.root) == []
 
 
 def test_changed_keys() -> None:

@@ -293,7 +293,7 @@ def dropped_examples(
 def _kept_instead(detail: str | None) -> str | None:
     """Of a duplicate, the page that was kept."""
     found = json.loads(detail) if detail else {}
-    return clean(str(found.get("kept_url") or found["kept"])) if "kept" in found else None
+    return _name(found["kept"], found.get("kept_url")) if "kept" in found else None
 
 
 def _texts(
@@ -340,7 +340,19 @@ def clean(text: str, limit: int = 200) -> str:
 
 
 def _name(doc_id: str | None, url: str | None) -> str:
-    return clean(url or doc_id or "")
+    """A page by its URL, without addresses and keys that a query may carry; digits stay, since the
+    URL is what `gristmill trace` is asked with.
+    """
+    if not url:
+        return clean(doc_id or "")
+    import polars as pl
+
+    from pipeline.config.scrub import ScrubConfig
+    from pipeline.scrub.run import scrub_documents
+
+    config = ScrubConfig(phone=False, ip=False, card=False, iban=False)
+    frame = pl.DataFrame({"doc_id": [doc_id], "text": [url]})
+    return clean(scrub_documents(frame, config).tables["parts"]["text"][0])
 
 
 def _cell(value: Any) -> str | int | float | bool | None:

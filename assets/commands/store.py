@@ -117,10 +117,11 @@ def trace(arguments: argparse.Namespace) -> Result | None:
 
 
 def _print_story(story: Result) -> None:
-    print(f"{story['url'] or story.get('source_id')}  ({story['corpus']}, {story['doc_id']})")
+    name = plain(story["url"] or story.get("source_id") or "", 2000)
+    print(f"{name}  ({story['corpus']}, {story['doc_id']})")
     for name in ("title", "licence", "licence_source", "reservations", "fetched_at"):
         if story.get(name):
-            print(f"  {name}: {story[name]}")
+            print(f"  {name}: {plain(str(story[name]))}")
     if story.get("warc_file"):
         print(f"  record: {story['warc_file']} {story['warc_offset']}+{story['warc_length']}")
     for fate in story["fates"]:
@@ -128,10 +129,19 @@ def _print_story(story: Result) -> None:
         if "since" in fate:
             print(f"    made again since, the stages behind it not: {_verdict(fate['since'])}")
         if fate["detail"]:
-            print(f"    {json.dumps(fate['detail'], ensure_ascii=False)}")
+            print(f"    {plain(json.dumps(fate['detail'], ensure_ascii=False), 1000)}")
     for shard in story["shards"]:
         end = shard["first_token"] + shard["n_tokens"]
         print(f"  tokens: {shard['shard']}:{shard['first_token']}..{end}")
+
+
+def plain(text: str, limit: int = 200) -> str:
+    """What strangers wrote, fit for a terminal: no control sequences, no turned direction, short.
+
+    A URL is asked for as it stands, so it is cut late.
+    """
+    shown = "".join(character for character in text if character.isprintable())
+    return shown if len(shown) <= limit else f"{shown[: limit - 1]}…"
 
 
 def _verdict(fate: Result) -> str:
@@ -151,7 +161,8 @@ def try_page(arguments: argparse.Namespace) -> Result:
     page, url = page_of(arguments.page, config)
     result = attempt(page, url, config)
     if not arguments.json:
-        print(result["text"] or f"(no main text: {result['reason']})")
+        lines = (result["text"] or f"(no main text: {result['reason']})").split("\n")
+        print("\n".join(plain(line.expandtabs(4), len(line) * 4 + 1) for line in lines))
         print(f"\nlanguage {result['language']} ({result['language_score']})")
         for row in result["rules"]:
             mark = "ok  " if row["passes"] else "DROP"

@@ -6,6 +6,7 @@ import pytest
 
 from assets.cli import build_parser
 from assets.commands.session import configuration
+from assets.commands.store import plain
 from pipeline.config import FILE_NAME, Config
 from pipeline.errors import ConfigError
 from resources.storage import open_store
@@ -48,3 +49,9 @@ def test_a_broken_file_of_the_store_is_named(tmp_path: Path) -> None:
     (tmp_path / FILE_NAME).write_bytes(b"\xff")
     with pytest.raises(ConfigError, match="is not UTF-8"):
         configured("--root", str(tmp_path))
+
+
+def test_what_strangers_wrote_cannot_steer_a_terminal() -> None:
+    assert plain("a\x1b[2J\x9b31mb\u202ec\nd") == "a[2J31mbcd"
+    assert plain("Größe 水 नमस्ते") == "Größe 水 नमस्ते"
+    assert len(plain("x" * 300)) == 200

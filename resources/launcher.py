@@ -4,6 +4,7 @@ Works from a script and inside a Dagster asset (through Pipes: progress and log 
 reach the run live). The job runs under `resources/supervisor.py`, in a session of its own.
 """
 
+import contextlib
 import itertools
 import json
 import os
@@ -25,6 +26,7 @@ SUPERVISOR = Path(__file__).with_name("supervisor.py")
 PROJECT = SUPERVISOR.parents[1]
 GRACE_SECONDS = 25.0
 """From asking a job to stop to killing it: its own deadline for a checkpoint is 20 s."""
+WAIT_SECONDS = 0.5
 LAST_LINES = 20
 CPU_PROCESSES = 2
 FIRST_FAILURE = re.compile(
@@ -75,9 +77,18 @@ def run_command(
     reader = threading.Thread(target=_stream, args=(process, tail, say or _print), daemon=True)
     reader.start()
     with _handing_on(process, grace_seconds):
-        code = process.wait()
+        code = _wait(process)
     reader.join(5)
     return Ended(code, list(tail))
+
+
+def _wait(process: "subprocess.Popen[str]") -> int:
+    """Its exit code. In short waits: Python handles a signal that reached another thread only when
+    this one runs again, and Dagster's request to stop comes from a thread.
+    """
+    while True:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return process.wait(WAIT_SECONDS)
 
 
 def _stream(process: "subprocess.Popen[str]", tail: "deque[str]", say: Say) -> None:

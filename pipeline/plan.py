@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from pipeline.dataset import read_manifest
-from pipeline.driver import PartTask, StageSpec, read_receipt
+from pipeline.driver import PartTask, StageSpec, finished
 from pipeline.errors import GateError, UsageError
 from pipeline.manifest import Manifest
 from pipeline.mill import Mill, PlannedOnly
@@ -79,7 +79,8 @@ def _ask(mill: Mill, name: str, partition: str, function: StageFunction, certain
     if not seen:
         return nothing
     spec, tasks = seen[0]
-    missing = [task for task in tasks if read_receipt(task.out, task.key) is None]
+    done = finished(tasks)
+    missing = [task for task in tasks if task.key not in done]
     own = _why(mill, mill.find(name, partition), spec, tasks, missing=bool(missing))
     if not certain:
         missing, own = list(tasks), "at most, if the stages before it change their output"

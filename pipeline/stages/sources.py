@@ -37,15 +37,19 @@ ENDINGS = (".jsonl", ".jsonl.gz", ".parquet")
 
 
 def source_names(location: str | None) -> list[str]:
-    """Names of the sources in a folder."""
+    """Names of the sources in a folder. ConfigError for no folder, and for two files of one name."""
     if not location:
         return []
     folder = Path(location)
     if not folder.is_dir():
         message = f"sources.location: {location} is no folder"
         raise ConfigError(message, hint="give the folder that holds <source>.jsonl.gz files")
-    files = (path for path in sorted(folder.iterdir()) if path.name.endswith(ENDINGS))
-    return [_name(path) for path in files]
+    files = [path for path in sorted(folder.iterdir()) if path.name.endswith(ENDINGS)]
+    names = [_name(path) for path in files if not path.name.startswith(".")]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        message = f"sources.location: {location} has two files of the source {twice[0]!r}"
+        raise ConfigError(message, hint="a source is one file: rename or remove the other")
+    return names
 
 
 def _name(path: Path) -> str:

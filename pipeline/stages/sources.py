@@ -37,7 +37,7 @@ ENDINGS = (".jsonl", ".jsonl.gz", ".parquet")
 
 
 def source_names(location: str | None) -> list[str]:
-    """Names of the sources in a folder. ConfigError for no folder, and for two files of one name."""
+    """Names of the sources in a folder. ConfigError for no folder, or two files of one source."""
     if not location:
         return []
     folder = Path(location)

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -63,6 +64,12 @@ HOST_FLOOR = 5
 """Hosts with fewer records than this in one part are left out of its receipt."""
 
 
+@cache
+def installed(name: str) -> str:
+    """The version of a distribution; looked up once, since a key a part asks for it."""
+    return version(name)
+
+
 @dataclass(frozen=True)
 class StageSpec:
     """What a stage is, for keys and manifests."""
@@ -77,7 +84,7 @@ class StageSpec:
     @property
     def library_versions(self) -> dict[str, str]:
         """Distribution -> version, for those that shape the output; pyarrow writes every table."""
-        return {name: version(name) for name in sorted({*self.libraries, "pyarrow"})}
+        return {name: installed(name) for name in sorted({*self.libraries, "pyarrow"})}
 
     def key(self, checksums: Iterable[str]) -> str:
         """The part key for inputs with these checksums."""

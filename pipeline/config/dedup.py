@@ -54,7 +54,8 @@ class DedupConfig(Section):
     )
     skip_missing: list[str] = Field(
         default_factory=list,
-        description="registered earlier snapshots that may be absent; recorded in the manifest",
+        description="registered earlier snapshots that are left out where they are absent or "
+        "failed a gate; recorded in the manifest",
     )
 
     @property

@@ -53,10 +53,12 @@ def earlier_snapshots(mill: Mill, snapshot: str) -> tuple[list[str], list[str]]:
         return [], []
     present, skipped = [], []
     for name in order[: order.index(snapshot)]:
-        if mill.find(STAGE, name):
-            present.append(name)
-        elif name in mill.config.dedup.skip_missing:
+        made = mill.find(STAGE, name)
+        good = made is not None and not made.failed_gates()
+        if not good and name in mill.config.dedup.skip_missing:
             skipped.append(name)
+        elif made is not None:
+            present.append(name)
         else:
             message = f"{STAGE}/{snapshot} comes after {STAGE}/{name}, which is not there yet"
             hint = f"materialise {STAGE}/{name}, or set dedup.skip_missing: [{name}]"

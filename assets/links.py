@@ -9,7 +9,8 @@ import urllib.parse
 import urllib.request
 from typing import Any
 
-EXPERIMENT = "gristmill"
+from resources.tracking import EXPERIMENT, TRAINING_PAGES
+
 MOST_RUNS = 1000
 SECONDS = 20
 NOTE = "mlflow.note.content"
@@ -17,8 +18,9 @@ OWN_NOTES = ("Asset checkpoints, partition ", "Dagster run: ")
 """How the notes begin that this project writes; one that a person wrote stays."""
 
 
-def link_runs(mlflow: str, dagster: str) -> int:
-    """Set `dagster.url` of every training at the server `mlflow`; the number of runs.
+def link_runs(mlflow: str, dagster: str) -> str:
+    """Set `dagster.url` of every training at the server `mlflow`; the page that lists them, empty
+    before the first.
 
     Raises OSError where the server does not answer.
     """
@@ -27,10 +29,11 @@ def link_runs(mlflow: str, dagster: str) -> int:
         found = call(f"{mlflow}/api/2.0/mlflow/experiments/get-by-name?experiment_name={name}")
     except urllib.error.HTTPError as error:
         if error.code == 404:  # nothing was trained yet
-            return 0
+            return ""
         raise
+    experiment = found["experiment"]["experiment_id"]
     wanted = {
-        "experiment_ids": [found["experiment"]["experiment_id"]],
+        "experiment_ids": [experiment],
         "filter": "tags.`dagster.asset` = 'checkpoints'",
         "max_results": MOST_RUNS,
     }
@@ -40,7 +43,7 @@ def link_runs(mlflow: str, dagster: str) -> int:
         for key, value in changed(tags, dagster).items():
             body = {"run_id": run["info"]["run_id"], "key": key, "value": value}
             call(f"{mlflow}/api/2.0/mlflow/runs/set-tag", body)
-    return len(runs)
+    return f"{mlflow}/#/experiments/{experiment}/runs{TRAINING_PAGES}"
 
 
 def changed(tags: dict[str, str], dagster: str) -> dict[str, str]:

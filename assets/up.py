@@ -99,7 +99,9 @@ def serve(
 def set_links(environment: Mapping[str, str], say: Callable[[str], None]) -> None:
     """Lead from the trainings at MLflow to their runs in the Dagster UI that is up now."""
     try:
-        link_runs(environment[MLFLOW_URL], environment[DAGSTER_URL])
+        page = link_runs(environment[MLFLOW_URL], environment[DAGSTER_URL])
+        if page:
+            say(f"trainings: {page}")
     except OSError as error:
         say(f"MLflow's runs do not lead to Dagster: {error}")
 

@@ -152,7 +152,12 @@ def test_records_without_a_digest_are_not_believed_before_damage(tmp_path: Path)
 
 @pytest.mark.parametrize(
     ("between", "n_damaged"),
-    [(gzip.compress(b"", mtime=0), 0), (b"\x00" * 700, 0), (b"some garbage", 1), (b"\x1f\x8b\x08junk", 1)],
+    [
+        (gzip.compress(b"", mtime=0), 0),
+        (b"\x00" * 700, 0),
+        (b"some garbage", 1),
+        (b"\x1f\x8b\x08junk", 1),
+    ],
 )
 def test_bytes_between_members(tmp_path: Path, between: bytes, n_damaged: int) -> None:
     path = tmp_path / "a.warc.gz"

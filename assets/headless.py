@@ -16,6 +16,7 @@ from dagster._core.errors import DagsterAssetCheckFailedError
 
 from assets.automation import JOB_ASSETS
 from assets.checks import CURES
+from assets.display import clean
 from assets.instance import prepare_home
 from assets.materialise import LISTENERS
 from assets.partitions import RUNS, SNAPSHOTS, SOURCES, register
@@ -228,8 +229,11 @@ def told(name: str, content: Content) -> Iterator[str]:
     yield f"{name}: {counts.kept:,} of {counts.records_in:,} kept"
     for damage in content.damaged[:DAMAGE_LINES]:
         yield f"  damaged: {damage['file']} at byte {damage['offset']:,}: {damage['what']}"
+    accepted = {one["name"]: one["reason"] for one in content.accepted_gates or ()}
     for gate in content.gates:
-        if gate.verdict == "fail":
+        if gate.verdict == "fail" and gate.name in accepted:
+            yield f"  gate {gate.name} failed and is accepted: {clean(accepted[gate.name])}"
+        elif gate.verdict == "fail":
             level = "FAIL" if gate.blocking else "WARN"
             yield f"  {level} gate {gate.name}: {gate.value} against {gate.threshold}"
             yield f"    cure: {CURES.get(gate.name, 'read the funnel of this partition')}"

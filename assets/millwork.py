@@ -15,9 +15,9 @@ from typing import Any
 import dagster as dg
 from pydantic import PrivateAttr
 
-from pipeline.config import Config, load_config, merge, read_yaml
+from pipeline.config import FILE_NAME, Config, load_config, merge, read_yaml
 from pipeline.engine import Engine
-from pipeline.errors import UsageError
+from pipeline.errors import ConfigError, UsageError
 from pipeline.mill import Mill, Progress, no_progress
 from pipeline.store import Store
 from resources.engine import open_engine
@@ -52,6 +52,9 @@ class MillResource(dg.ConfigurableResource):
         """The configuration with overrides. Raises ConfigError naming the key."""
         settings = self.settings or (None if self.root else os.environ.get(SETTINGS_VARIABLE))
         given = json.loads(settings) if settings else self._from_files()
+        if overrides and "storage" in overrides:
+            message = "overrides.storage: a run cannot move the store it belongs to"
+            raise ConfigError(message, hint=f"set it in {FILE_NAME}, or start `gristmill up` on it")
         values = merge(given, overrides or {})
         preset = values.get("preset")
         return load_config(preset=str(preset) if preset else None, overrides=values)

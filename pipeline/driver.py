@@ -9,39 +9,26 @@ parts are found, unfinished ones are made, nothing half-done was ever visible.
 
 from __future__ import annotations
 
-import json
-import os
-import platform
-import time
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from pipeline.dataset import (
-    POINTER,
     checksum,
-    current_manifest,
     encode_parquet,
-    manifest_key,
 )
 from pipeline.engine import Engine
-from pipeline.errors import ConflictError
 from pipeline.faults import fault
-from pipeline.figures import part_figures, total_figures
+from pipeline.figures import part_figures
 from pipeline.inputs import Loaded, Source
+from pipeline.layout import url_hash
 from pipeline.manifest import (
-    KINDS,
-    Content,
     Counts,
     Entry,
     Frozen,
-    Gate,
-    InputRef,
-    Manifest,
-    output_hash,
     part_key,
 )
 from pipeline.part import OutputFile, PartResult
@@ -61,7 +48,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 HOST_FLOOR = 5
-"""Hosts with fewer records than this in one part are left out of its receipt."""
+"""Hosts with fewer records than this in one part are left out of its receipt, but for a sample."""
+HOST_SHARE = 64
+"""One host in so many, chosen by hash, is counted in every part: a large crawl spreads a host
+thinly over its files, so that few would ever reach the floor."""
 
 
 @cache
@@ -83,8 +73,12 @@ class StageSpec:
 
     @property
     def library_versions(self) -> dict[str, str]:
-        """Distribution -> version, for those that shape the output; pyarrow writes every table."""
-        return {name: installed(name) for name in sorted({*self.libraries, "pyarrow"})}
+        """Distribution -> version, for those that shape the output.
+
+        pyarrow writes every table; Python's minor release decides what is a letter.
+        """
+        versions = {name: installed(name) for name in sorted({*self.libraries, "pyarrow"})}
+        return versions | {"python": f"{sys.version_info.major}.{sys.version_info.minor}"}
 
     def key(self, checksums: Iterable[str]) -> str:
         """The part key for inputs with these checksums."""
@@ -106,7 +100,7 @@ class Receipt(Frozen):
     counts: Counts
     damaged: list[dict[str, Any]]
     hosts: dict[str, list[int]]
-    """Host -> [records in, kept], for hosts with at least `HOST_FLOOR` records."""
+    """Host -> [records in, kept]; see `count_hosts`."""
     figures: dict[str, Any]
     """Documents and bytes of what was kept (`figures.py`)."""
     extra: dict[str, Any]
@@ -139,13 +133,16 @@ def plan_tasks(
 def run_tasks(
     tasks: Sequence[PartTask],
     engine: Engine,
-    clock: Clock,
     progress: Callable[[int, int], None],
+    computed: Callable[[int], None],
 ) -> list[Receipt]:
-    """The receipts of all tasks, in order; those without one are computed by the engine."""
+    """The receipts of all tasks, in order; those without one are computed by the engine.
+
+    `computed` is told the bytes of input of what is computed.
+    """
     found = finished(tasks)
     missing = [task for task in tasks if task.key not in found]
-    clock.computed_bytes += sum(task.source.size_bytes for task in missing)
+    computed(sum(task.source.size_bytes for task in missing))
     progress(len(found), len(tasks))
     for done, receipt in enumerate(engine.map(run_part, missing), start=1):
         found[receipt.key] = receipt
@@ -245,7 +242,7 @@ def count(decisions: pl.DataFrame) -> Counts:
 
 
 def count_hosts(decisions: pl.DataFrame) -> dict[str, list[int]]:
-    """Host -> [in, kept] of a decisions table, hosts with enough records only."""
+    """Host -> [in, kept] of a decisions table: hosts with enough records, and the sampled ones."""
     import polars as pl
 
     host = pl.col("url").str.extract(r"^[a-zA-Z][a-zA-Z0-9+.-]*://(?:[^/@]*@)?([^/:?#]+)", 1)
@@ -254,10 +251,13 @@ def count_hosts(decisions: pl.DataFrame) -> dict[str, list[int]]:
         .drop_nulls("host")
         .group_by("host")
         .agg(n=pl.len(), kept=pl.col("kept").sum())
-        .filter(pl.col("n") >= HOST_FLOOR)
         .sort("host")
     )
-    return {name: [n, kept] for name, n, kept in table.iter_rows()}
+    return {
+        name: [n, kept]
+        for name, n, kept in table.iter_rows()
+        if n >= HOST_FLOOR or url_hash(name) % HOST_SHARE == 0
+    }
 
 
 def _table(stage: str, kind: str, frame: pl.DataFrame) -> pa.Table:
@@ -305,94 +305,3 @@ def _entry(task: PartTask, path: str, rows: int, size: int, digest: str) -> Entr
         source=task.source.origin,
         group=task.source.group,
     )
-
-
-@dataclass
-class Clock:
-    """When a run began and what it computed, for the volatile block."""
-
-    started: datetime = field(default_factory=lambda: datetime.now(UTC))
-    begin: float = field(default_factory=time.monotonic)
-    computed_bytes: int = 0
-    """Input of the parts that were not there yet: with the seconds, a measured rate."""
-
-    def block(self, **more: Any) -> dict[str, Any]:
-        """The `run` block of a manifest."""
-        return {
-            "started": self.started.isoformat(timespec="seconds"),
-            "seconds": round(time.monotonic() - self.begin, 3),
-            "computed_bytes": self.computed_bytes,
-            "host": platform.node(),
-            "pid": os.getpid(),
-            **more,
-        }
-
-
-def commit(
-    spec: StageSpec,
-    out: Store,
-    receipts: Sequence[Receipt],
-    *,
-    inputs: Sequence[InputRef],
-    gates: Callable[[Sequence[Receipt], Counts], list[Gate]],
-    accept: Mapping[str, str] | None = None,
-    run: Mapping[str, Any],
-    summary: Mapping[str, Any] | None = None,
-    clock: Clock,
-) -> Manifest:
-    """Write the manifest of finished parts and move the pointer: the only way to be visible."""
-    kinds: dict[str, list[Entry]] = {kind: [] for kind in KINDS}
-    for receipt in receipts:
-        for kind, entries in receipt.entries.items():
-            if kind in kinds:
-                kinds[kind].extend(entries)
-    counts = Counts.total(receipt.counts for receipt in receipts)
-    verdicts = gates(receipts, counts)
-    failed = {gate.name for gate in verdicts if gate.verdict == "fail"}
-    optional = {k: v for k, v in kinds.items() if v or k in ("parts", "decisions")}
-    content = Content(
-        stage=spec.name,
-        partition=spec.partition,
-        inputs=list(inputs),
-        config=dict(spec.config),
-        code_version=spec.code_version,
-        libraries=spec.library_versions,
-        output=output_hash(kinds["parts"]),
-        counts=counts,
-        damaged=[damage for receipt in receipts for damage in receipt.damaged],
-        gates=verdicts,
-        accepted_gates=[dict(accept)] if accept and accept["name"] in failed else None,
-        summary={**total_figures(r.figures for r in receipts), **(summary or {})},
-        **optional,
-    )
-    manifest = Manifest(content=content, run=clock.block(**run))
-    publish(out, manifest)
-    return manifest
-
-
-def publish(out: Store, manifest: Manifest) -> None:
-    """Store a manifest and point `current` at it; nothing moves where it is there already."""
-    before = current_manifest(out)
-    if before == manifest.hash and _same_places(out, manifest):
-        return
-    fault("stage.commit.before_manifest")
-    out.write(manifest_key(manifest.hash), manifest.to_bytes())
-    fault("stage.commit.before_pointer")
-    expected = None if before is None else out.read(POINTER)
-    try:
-        out.swap(POINTER, manifest.hash.encode() + b"\n", expected=expected)
-    except ConflictError as error:
-        if current_manifest(out) == manifest.hash:
-            return  # another run came to the same result
-        message = f"{out.url} was committed by another run meanwhile"
-        raise ConflictError(message, hint="run again: finished parts are reused") from error
-    fault("stage.commit.after_pointer")
-
-
-def _same_places(out: Store, manifest: Manifest) -> bool:
-    """Whether the stored manifest of this content is there and names the same file locations."""
-    try:
-        stored = json.loads(out.read(manifest_key(manifest.hash)))
-    except (FileNotFoundError, ValueError):
-        return False
-    return bool(stored["run"].get("locations") == manifest.run.get("locations"))

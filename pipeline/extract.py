@@ -37,7 +37,10 @@ __all__ = ["CODE_VERSION", "LIBRARIES", "Extracted", "extract_html", "extract_pa
 
 STAGE = "extracted_text"
 CODE_VERSION = "1"
-LIBRARIES = ("trafilatura", "Resiliparse", "lxml", "brotli", "zstandard", "xxhash")
+LIBRARIES = (
+    "trafilatura", "justext", "courlan", "htmldate", "lxml", "lxml_html_clean", "Resiliparse",
+    "brotli", "zstandard", "xxhash",
+)  # fmt: skip
 
 REDIRECTS = {301, 302, 303, 307, 308}
 HTML_START = re.compile(

@@ -99,12 +99,12 @@ def non_english(config: GatesConfig) -> GateRule:
     """Enough of the text is in other languages than English; reported, it blocks nothing."""
 
     def rule(receipts: Sequence[Receipt], counts: Counts) -> Gate:
-        total = english = 0
+        total = other = 0
         for receipt in receipts:
             for language, (_, size) in receipt.figures.get("language", {}).items():
                 total += size
-                english += size if language == "en" else 0
-        share = 1 - english / total if total else 0.0
+                other += size if language != "en" else 0
+        share = other / total if total else 0.0
         enough = counts.kept >= config.min_sample
         verdict: Verdict = "pass" if share >= config.non_english else "fail"
         return Gate(

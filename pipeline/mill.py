@@ -10,20 +10,14 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from pipeline.commit import Clock, commit
 from pipeline.config import Config
 from pipeline.dataset import Dataset, current_manifest, read_manifest
-from pipeline.driver import (
-    Clock,
-    PartTask,
-    Receipt,
-    StageSpec,
-    commit,
-    plan_tasks,
-    run_tasks,
-)
+from pipeline.driver import PartTask, Receipt, StageSpec, plan_tasks, run_tasks
 from pipeline.engine import Engine
 from pipeline.errors import ConflictError, GateError, UsageError
 from pipeline.gates import GateRule, all_of, conserved, not_empty
@@ -129,7 +123,8 @@ def run_parts(
     if mill.planning:
         mill.planning(spec, tasks)
         raise PlannedOnly
-    return run_tasks(tasks, mill.engine, clock, lambda done, n: mill.progress(spec.name, done, n))
+    progress = partial(mill.progress, spec.name)
+    return run_tasks(tasks, mill.engine, progress, clock.computed)
 
 
 def commit_stage(

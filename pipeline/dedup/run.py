@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pipeline.dedup.measure import TextOf
 
 CODE_VERSION = "1"
-LIBRARIES = ("datasketch", "numpy", "polars", "xxhash")
+LIBRARIES = ("datasketch", "numba", "numpy", "polars", "xxhash")
 
 HELD_OUT = "held_out"
 GIB = 1024**3

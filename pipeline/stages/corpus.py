@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from pipeline.commit import Clock
 from pipeline.config import section_json
 from pipeline.config.dedup import DedupConfig
 from pipeline.dataset import Dataset, checksum, encode_parquet, read_part
-from pipeline.driver import Clock, PartTask, Receipt, StageSpec, plan_tasks
-from pipeline.errors import ConfigError, ContractError, UsageError
+from pipeline.driver import PartTask, Receipt, StageSpec, plan_tasks
+from pipeline.errors import ConfigError, ContractError, GateError, UsageError
 from pipeline.gates import host_removal, yield_band
 from pipeline.inputs import DerivedSource, Input, Loaded, Source
 from pipeline.manifest import Gate, InputRef, Manifest
@@ -145,6 +146,25 @@ def _chain(earlier: Sequence[Dataset]) -> Any:
         )
 
     return rule
+
+
+def check_chain(mill: Mill, snapshot: str) -> None:
+    """Refuse a snapshot that was compared with earlier ones as they are no longer.
+
+    An earlier snapshot that was made again with equal output changes nothing. Raises GateError
+    unless the gate `chain` is accepted.
+    """
+    content = mill.open(STAGE, snapshot).manifest.content
+    moved = [
+        name
+        for name, output in content.summary.get("chain", ())
+        if (now := mill.find(STAGE, name)) and now.content.output != output
+    ]
+    accepted = mill.config.accept_gate
+    if moved and not (accepted and accepted.name == "chain"):
+        message = f"{STAGE}/{snapshot} was compared with {', '.join(moved)}, which changed since"
+        hint = f"materialise {STAGE}/{snapshot} again, or set accept_gate: {{name: chain, reason}}"
+        raise GateError(message, hint=hint)
 
 
 def classifier_of(given: Input, earlier: Sequence[Dataset]) -> str | None:

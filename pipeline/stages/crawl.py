@@ -9,9 +9,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pipeline.commit import Clock
 from pipeline.config import section_json
 from pipeline.config.extract import ExtractConfig
-from pipeline.driver import Clock, Receipt, StageSpec, plan_tasks
+from pipeline.driver import Receipt, StageSpec, plan_tasks
 from pipeline.gates import yield_band
 from pipeline.inputs import Input, Loaded, file_checksum
 from pipeline.layout import check_name, url_hash

@@ -23,6 +23,7 @@ from pipeline.inputs import Input, file_checksum
 from pipeline.manifest import InputRef, Manifest
 from pipeline.mill import Mill, run_stage, upstream
 from pipeline.part import PartResult
+from pipeline.stages.corpus import check_chain
 from pipeline.stages.files import by_content, expand
 from pipeline.store import Store
 
@@ -116,6 +117,7 @@ def _score(
 
 def scrub_text(mill: Mill, snapshot: str) -> Manifest:
     """`scrubbed_corpus`: personal data replaced, contaminated documents removed."""
+    check_chain(mill, snapshot)
     given = upstream(mill, "deduped_corpus", snapshot)
     return scrub_input(mill, given, mill.folder("scrubbed_corpus", snapshot), snapshot)
 

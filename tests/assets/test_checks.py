@@ -6,9 +6,9 @@ import dagster as dg
 import pytest
 
 from assets.checks import chain, configuration, results, verdict
+from pipeline.commit import Clock, publish
 from pipeline.config import load_config
 from pipeline.dataset import read_manifest
-from pipeline.driver import Clock, publish
 from pipeline.manifest import Content, Counts, Entry, Gate, InputRef, Manifest, output_hash
 from pipeline.mill import Mill
 from pipeline.stages.crawl import list_files

@@ -12,7 +12,7 @@ import pytest
 from assets.headless import materialise
 from assets.millwork import MillResource
 from pipeline.config import Config, load_config
-from pipeline.errors import GateError, UsageError
+from pipeline.errors import ConfigError, GateError, UsageError
 from resources.mill import open_mill
 
 TEXT = (
@@ -170,6 +170,11 @@ def test_overrides_of_the_launchpad_stand_in_the_manifest(store: Path) -> None:
     manifest = open_mill(given).find("snapshots", "A")
     assert manifest is not None
     assert manifest.content.config["files"] == 1
+
+
+def test_a_run_cannot_move_the_store() -> None:
+    with pytest.raises(ConfigError, match=r"overrides\.storage"):
+        MillResource(root="anywhere").load({"storage": {"root": "elsewhere"}})
 
 
 def test_the_configuration_is_found_in_the_root_in_a_file_or_whole(

@@ -11,6 +11,7 @@ from pipeline.config import merge, validate
 from pipeline.errors import GateError, UsageError
 from pipeline.mill import Mill
 from pipeline.stages.corpus import dedup_corpus
+from pipeline.stages.curation import scrub_text
 from resources.mill import open_mill
 from tests import miniature, miniature_input
 from tests.miniature_input import FIRST, SECOND
@@ -51,3 +52,18 @@ def test_an_absent_or_failed_earlier_snapshot_can_be_left_out(mill: Mill) -> Non
     assert together.summary["skipped"] == []
     assert [name for name, _ in together.summary["chain"]] == [FIRST]
     assert together.counts.kept < alone.counts.kept
+
+
+def test_a_snapshot_behind_a_changed_one_is_refused_unless_accepted(mill: Mill) -> None:
+    dedup_corpus(mill, FIRST)
+    dedup_corpus(mill, SECOND)
+    scrub_text(mill, SECOND)
+
+    dedup_corpus(changed(mill, dedup={"threshold": 0.3}), FIRST)
+    with pytest.raises(GateError, match=f"was compared with {FIRST}, which changed since"):
+        scrub_text(mill, SECOND)
+    known = {"name": "chain", "reason": "the change is in pages that this one lacks"}
+    assert scrub_text(changed(mill, accept_gate=known), SECOND).content.counts.kept
+
+    dedup_corpus(mill, FIRST)
+    assert scrub_text(mill, SECOND).content.counts.kept

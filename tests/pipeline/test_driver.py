@@ -8,9 +8,10 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from pipeline.commit import publish
 from pipeline.config import Config
 from pipeline.dataset import Dataset, find_rows, read_part
-from pipeline.driver import StageSpec, publish
+from pipeline.driver import StageSpec
 from pipeline.errors import ConflictError, ContractError, DamagedPartError, GateError, UsageError
 from pipeline.inputs import Input, dataset_input, file_input
 from pipeline.manifest import Manifest

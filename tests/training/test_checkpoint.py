@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.training.miniature import write_run
-from training.checkpoint import LATEST, Checkpoints, fault_of, find
+from training.checkpoint import Checkpoints
 from training.errors import TrainingError
 
 

@@ -59,7 +59,7 @@ def test_a_snapshot_behind_a_changed_one_is_refused_unless_accepted(mill: Mill) 
     dedup_corpus(mill, SECOND)
     scrub_text(mill, SECOND)
 
-    dedup_corpus(changed(mill, dedup={"threshold": 0.3}), FIRST)
+    dedup_corpus(changed(mill, dedup={"ngram": 1, "threshold": 0.05}), FIRST)
     with pytest.raises(GateError, match=f"was compared with {FIRST}, which changed since"):
         scrub_text(mill, SECOND)
     known = {"name": "chain", "reason": "the change is in pages that this one lacks"}

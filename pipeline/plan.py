@@ -19,15 +19,16 @@ from pipeline.manifest import Manifest
 from pipeline.mill import Mill, PlannedOnly
 
 RATES: dict[str, float] = {
-    "extracted_text": 1.5,
-    "filtered_text": 4.0,
-    "scored_text": 30.0,
-    "deduped_corpus": 30.0,
-    "scrubbed_corpus": 20.0,
-    "source_texts": 10.0,
-    "token_shards": 8.0,
+    "extracted_text": 0.6,
+    "filtered_text": 0.9,
+    "scored_text": 10.0,
+    "deduped_corpus": 4.0,
+    "scrubbed_corpus": 9.0,
+    "source_texts": 5.0,
+    "token_shards": 1.5,
 }
-"""MB of input per CPU second where nothing was measured yet: orders of magnitude, not claims."""
+"""MB of stored input per CPU second where nothing was measured yet, as seen on two crawls of 25 MB
+(LOG.md); a guess elsewhere."""
 
 UP_TO_DATE = "up to date"
 

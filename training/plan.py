@@ -15,7 +15,7 @@ from typing import Any
 from training.config import RunConfig
 from training.data import HELD_OUT, Loader, Order, Source, open_source
 from training.errors import RunConfigError, TrainingError
-from training.shards import read_sidecar, shard_path, strip_ending
+from training.shards import ShardError, read_sidecar, shard_path, strip_ending
 from training.vocabulary import Vocabulary
 
 WEB = "web"
@@ -60,6 +60,24 @@ def open_data(config: RunConfig, vocabulary: Vocabulary) -> Data:
         notes.append(f"the plan is made for {planned:,} tokens, this run reads {wanted:,}")
     notes += [] if held_out else ["no shard is held out: there will be no bits per byte"]
     return Data(loader, held_out, _checksum(sources, phases), notes)
+
+
+def earlier_plan(config: RunConfig, vocabulary: Vocabulary, data: str) -> Path | None:
+    """The plan beside that of the run whose data have this checksum, as the run file names it.
+
+    `mixture` keeps every plan under a name with its hash; the run's own is none of them any more.
+    """
+    if config.plan is None:
+        return None
+    for path in sorted(config.plan.parent.glob(f"{config.plan.stem.partition('-')[0]}-*.json")):
+        try:
+            found = open_data(config.model_copy(update={"plan": path}), vocabulary).checksum
+        except (TrainingError, ShardError):
+            continue  # its shards are gone, or it is another file
+        if found == data:
+            root = config.out.parents[1]
+            return path.relative_to(root) if path.is_relative_to(root) else path
+    return None
 
 
 def check_shards(prefixes: Sequence[Path], vocabulary: Vocabulary) -> None:

@@ -9,11 +9,12 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from training.checkpoint import find, load_weights, read_record
+from training.checkpoint import load_weights
 from training.config import RunConfig, recorded
 from training.data import Source, permute, round_keys
 from training.errors import TrainingError
 from training.model import Decoder
+from training.verify import find, read_record
 from training.vocabulary import Vocabulary
 
 

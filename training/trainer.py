@@ -11,7 +11,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor
 
-from training.checkpoint import Checkpoints, find, load_weights
+from training.checkpoint import Checkpoints, load_weights
 from training.config import RunConfig
 from training.data import Batch
 from training.errors import TrainingError
@@ -20,7 +20,8 @@ from training.guards import Guard
 from training.model import Decoder
 from training.optim import build_optimizer, learning_rate
 from training.parallel import World, shard
-from training.plan import Data
+from training.plan import Data, earlier_plan
+from training.verify import find, read_record
 from training.vocabulary import Vocabulary
 
 ENTROPY_STRIDE = 8  # entropy of the predictions is taken at every 8th token: 1/8 of its cost
@@ -55,6 +56,7 @@ class Trainer:
         found = self.checkpoints.newest()
         if found.path is None:
             return [*found.skipped, f"started from {self.config.parent or 'new weights'}"]
+        self._check_data(found.path)
         record = self.checkpoints.load(found.path, self.model, self.optimizer)
         progress = record["progress"]
         self.step, self.tokens = found.step, progress["tokens"]
@@ -63,6 +65,16 @@ class Trainer:
         torch.set_rng_state(torch.tensor(progress["rng"], dtype=torch.uint8))
         self.saved = {"step": found.step, "path": str(found.path), "identity": record["identity"]}
         return [*found.skipped, f"resumed from {found.path.name}"]
+
+    def _check_data(self, path: Path) -> None:
+        """TrainingError that names the plan to go on with, where a newer one took its place."""
+        told = read_record(path)["stamps"].get("data")
+        if told == self.data.checksum:
+            return
+        if plan := earlier_plan(self.config, self.vocabulary, str(told)):
+            message = f"checkpoint {path} was made with another plan than {self.config.plan} now is"
+            hint = f"its plan is still there: set `plan: {plan}` in the run file to go on"
+            raise TrainingError(message, hint=hint)
 
     def save(self) -> None:
         """Commit a checkpoint of the step just done."""

@@ -11,6 +11,8 @@ import pytest
 from tests.training.miniature import write_run
 from training.checkpoint import Checkpoints
 from training.errors import TrainingError
+from training.shards import read_sidecar
+from training.verify import LATEST, fault_of, find
 
 
 def trained(trainer: Any, steps: int) -> Any:
@@ -114,6 +116,34 @@ def test_other_data_or_another_tokenizer_is_refused(tmp_path: Path, trainer_of: 
     assert path is not None
     with pytest.raises(TrainingError, match="made with another tokenizer"):
         other.load(path, trainer.model, trainer.optimizer)
+
+
+def test_a_newer_plan_is_refused_and_the_one_to_go_on_with_is_named(
+    tmp_path: Path, trainer_of: Any
+) -> None:
+    run = write_run(tmp_path, shards=[], plan="mixture/plan.json")
+    place = tmp_path / "mixture"
+    place.mkdir()
+    shards = [
+        {"path": f"shards/{p.name.removesuffix('.bin')}", "source": p.name.split("-")[0],
+         "checksums": read_sidecar(p)["checksums"]}
+        for p in sorted((tmp_path / "shards").glob("*.bin"))
+    ]  # fmt: skip
+
+    def plan(name: str, web: float) -> str:
+        phases = [{"until_tokens": 10_000, "weights": {"web": web, "code": 1 - web}}]
+        text = json.dumps({"shards": shards, "phases": phases})
+        (place / name).write_text(text)
+        return text
+
+    (place / "plan.json").write_text(plan("plan-1111.json", 0.5))
+    trained(trainer_of(run), 1).save()
+    (place / "plan.json").write_text(plan("plan-2222.json", 0.7))
+    with pytest.raises(TrainingError, match="another plan") as caught:
+        trainer_of(run).resume()
+    assert "`plan: mixture/plan-1111.json`" in str(caught.value.hint)
+    run.write_text(run.read_text().replace("mixture/plan.json", "mixture/plan-1111.json"))
+    assert trainer_of(run).resume() == ["resumed from step-1"]
 
 
 def test_a_full_disk_is_said_and_leaves_nothing(tmp_path: Path, trainer_of: Any) -> None:

@@ -1,8 +1,8 @@
 """Group model: training runs, their evaluation, and the model in the layout others load.
 
 The partition is the name of a run: `runs/<name>.yaml` in the storage root says what it is, and
-materialising it again goes on from the newest checkpoint. Training is a program of its own; nothing
-of it is imported here.
+materialising it again goes on from the newest checkpoint. Training is a program of its own: none of
+its torch is imported here. A bucket as root is mirrored to a folder (`assets.trainstore`).
 """
 
 import contextlib
@@ -22,10 +22,12 @@ from assets.materialise import TRAINING, guarded, options
 from assets.millwork import MillResource
 from assets.partitions import RUNS, register
 from assets.tokens import mixture, tokenizer
+from assets.traininputs import dataset_inputs, pin_inputs
+from assets.trainstore import TrainStore, open_trainstore
 from pipeline.dataset import read_manifest
-from pipeline.errors import UsageError
 from pipeline.mill import Mill
 from resources.tracking import TRAINING_PAGES, run_url
+from training.config import RunConfig
 
 DAGSTER_URL, MLFLOW_URL = "GRISTMILL_DAGSTER_URL", "GRISTMILL_MLFLOW_URL"
 """Where the two web UIs are; set by `gristmill up`, used for links both ways."""
@@ -54,19 +56,24 @@ def checkpoints(context: dg.AssetExecutionContext, mill: MillResource) -> dg.Mat
     then `evaluation` and `hf_model`. Terminating the run saves a checkpoint and ends every process.
     """
     from resources.launcher import launch
-    from training.config import load_run
 
     with guarded(context), mill.open() as opened:
         name = context.partition_key
         register(context.instance, RUNS, name)
-        root = local_root(opened)
-        run = load_run(root / "runs" / f"{name}.yaml")
-        pin_inputs(opened, run.out)
-        with tracked(context, opened, root, run) as (environment, link), warnings.catch_warnings():
+        place = open_trainstore(opened, context.log.info)
+        run = place.bring(name)
+        inputs = dataset_inputs(opened, place.folder, run)
+        pin_inputs(inputs, run.out)
+        place.send_pins(run)
+        with (
+            place.sending(run),
+            tracked(context, place, run, inputs) as (environment, link),
+            warnings.catch_warnings(),
+        ):
             # Dagster's own Pipes session warns about a part of itself
             warnings.simplefilter("ignore", dg.PreviewWarning)
             result = launch(
-                root / "runs" / f"{name}.yaml",
+                place.run_file(name),
                 out=run.out,
                 processes=run.nproc_per_node,
                 device=run.device,
@@ -75,29 +82,14 @@ def checkpoints(context: dg.AssetExecutionContext, mill: MillResource) -> dg.Mat
             )
             link["result"] = result
         return dg.MaterializeResult(
-            metadata=run_metadata(run.out, result, link),
+            metadata=run_metadata(place, run.out, result, link),
             data_version=dg.DataVersion(result["checkpoint"]["identity"]),
         )
 
 
-def pin_inputs(mill: Mill, out: Path) -> None:
-    """Name the manifests that a run reads in its folder, so that `gristmill prune` keeps them.
-
-    Those of earlier starts stay named: their checkpoints were made of them.
-    """
-    file = out / "inputs.json"
-    before = json.loads(file.read_text(encoding="utf-8")) if file.exists() else []
-    now = [{"name": one.name, "manifest": one.digest} for one in dataset_inputs(mill)]
-    out.mkdir(parents=True, exist_ok=True)
-    temporary = file.with_name(f".tmp-{file.name}")
-    merged = [*before, *(one for one in now if one not in before)]
-    temporary.write_text(json.dumps(merged, indent=1) + "\n", encoding="utf-8")
-    temporary.replace(file)
-
-
 @contextlib.contextmanager
 def tracked(
-    context: dg.AssetExecutionContext, mill: Mill, root: Path, run: Any
+    context: dg.AssetExecutionContext, place: TrainStore, run: RunConfig, inputs: list[Any]
 ) -> Iterator[tuple[dict[str, str], dict[str, Any]]]:
     """The MLflow run of a training: opened before it, closed after it, finished or failed.
 
@@ -119,10 +111,10 @@ def tracked(
     else:
         found = f"Runs, {context.run.run_id.partition('-')[0]}"
         tags["mlflow.note.content"] = f"Asset checkpoints, partition {name}. In Dagster: {found}"
-    tracking = Tracking.of_root(root)
-    text = (root / "runs" / f"{name}.yaml").read_text(encoding="utf-8")
+    tracking = Tracking.of_root(place.folder)
+    text = place.run_file(name).read_text(encoding="utf-8")
     opened = tracking.open_run(
-        name, parameters=run.identity(), configuration=text, inputs=dataset_inputs(mill), tags=tags
+        name, parameters=run.identity(), configuration=text, inputs=inputs, tags=tags
     )
     link: dict[str, Any] = {"run": opened}
     status = "FAILED"
@@ -145,31 +137,16 @@ def _final(result: dict[str, Any]) -> dict[str, float]:
     return {f"final_{name}": float(held_out[name]) for name in names if name in held_out}
 
 
-def dataset_inputs(mill: Mill) -> list[Any]:
-    """The manifests behind a training: plan, tokenizer, and the shards of every corpus in it."""
-    from resources.tracking import DatasetInput
-
-    found: list[Any] = []
-    for asset in ("mixture", "tokenizer"):
-        manifest = mill.find(asset)
-        if manifest is None:
-            continue
-        found.append(DatasetInput(asset, manifest.hash, mill.folder(asset).url))
-        for ref in manifest.content.inputs if asset == "mixture" else ():
-            if ref.asset and ref.partition and ref.hash:
-                place = mill.folder(ref.asset, ref.partition).url
-                found.append(DatasetInput(f"{ref.asset}/{ref.partition}", ref.hash, place))
-    return found
-
-
-def run_metadata(out: Path, result: dict[str, Any], link: dict[str, Any]) -> dict[str, Any]:
+def run_metadata(
+    place: TrainStore, out: Path, result: dict[str, Any], link: dict[str, Any]
+) -> dict[str, Any]:
     """What the run came to, its loss curve, and the way to MLflow."""
     shown: dict[str, Any] = dict(result.get("held_out") or {})
     names = ("status", "reason", "step", "steps", "tokens", "loss", "parameters", "processes",
              "seconds", "config_hash", "mlflow_problem")  # fmt: skip
     shown |= {name: result[name] for name in names if result.get(name) is not None}
     shown |= {
-        "checkpoint": dg.MetadataValue.path(result["checkpoint"]["path"]),
+        "checkpoint": dg.MetadataValue.path(place.address(result["checkpoint"]["path"])),
         "mlflow_run_id": link["run_id"],
     }
     if server := os.environ.get(MLFLOW_URL):
@@ -213,18 +190,19 @@ def evaluation(context: dg.AssetExecutionContext, mill: MillResource) -> dg.Mate
 
     with guarded(context), mill.open() as opened, tempfile.TemporaryDirectory() as scratch:
         name = context.partition_key
-        root = local_root(opened)
+        place = open_trainstore(opened, context.log.info)
+        folder = place.bring(name).out
         groups = Path(scratch) / "languages.json"
         groups.write_text(json.dumps(shard_languages(opened)), encoding="utf-8")
-        out = root / "evaluation" / name / "evaluation.json"
+        out = place.folder / "evaluation" / name / "evaluation.json"
         out.parent.mkdir(parents=True, exist_ok=True)
-        folder = run_folder(root, name)
         arguments = [str(folder), "--languages", str(groups), "--out", str(out)]
         run_program("training.evaluate", arguments)
+        place.send(f"evaluation/{name}", last=out.name)
         data = out.read_bytes()
         found: dict[str, Any] = json.loads(data)
         shown = dict(found["total"] or {}) | {
-            "file": dg.MetadataValue.path(str(out)),
+            "file": dg.MetadataValue.path(place.address(out)),
             "by_source_and_language": display.table(found["groups"]),
         }
         if opened.config.display.excerpts:
@@ -277,32 +255,15 @@ def hf_model(context: dg.AssetExecutionContext, mill: MillResource) -> dg.Materi
 
     with guarded(context), mill.open() as opened:
         name = context.partition_key
-        root = local_root(opened)
-        out = root / "hf_model" / name
+        place = open_trainstore(opened, context.log.info)
+        folder = place.bring(name, shards=False).out
+        out = place.folder / "hf_model" / name
         out.parent.mkdir(parents=True, exist_ok=True)
-        run_program("training.export", [str(run_folder(root, name)), "--out", str(out)])
+        run_program("training.export", [str(folder), "--out", str(out)])
+        place.send(f"hf_model/{name}", last="gristmill.json")
         report: dict[str, Any] = json.loads((out / "gristmill.json").read_text(encoding="utf-8"))
         files = report.pop("files")
-        shown = {"folder": dg.MetadataValue.path(str(out)), **report}
+        shown = {"folder": dg.MetadataValue.path(place.address(out)), **report}
         shown["files"] = display.table({"file": k, "checksum": v} for k, v in files.items())
         version = str(files["model.safetensors"])
         return dg.MaterializeResult(metadata=shown, data_version=dg.DataVersion(version))
-
-
-def run_folder(root: Path, name: str) -> Path:
-    """Where a run writes: what its file says, else `checkpoints/<name>`."""
-    from training.config import load_run
-
-    return load_run(root / "runs" / f"{name}.yaml").out
-
-
-def local_root(mill: Mill) -> Path:
-    """The storage root as a folder, since training maps token shards. UsageError for a bucket."""
-    url = mill.root.url
-    if "://" in url:
-        message = f"training needs the token shards in a folder, and the store is {url}"
-        hint = (
-            "copy token_shards, mixture and tokenizer to a disk of the trainer and use it as root"
-        )
-        raise UsageError(message, hint=hint)
-    return Path(url)

@@ -65,7 +65,8 @@ class RunInputs:
         place = PurePosixPath(key)
         plan = _mapping(self._small(key))
         for info in self.mirror.store.list(f"{place.with_name(place.stem.partition('-')[0])}-"):
-            self.mirror.bring(info.key)  # training names the one to go on with
+            if info.key.endswith(".json"):  # training names the one to go on with
+                self.mirror.bring(info.key)
         paths = [str(one["path"]) for one in plan.get("shards", []) if "path" in one]
         if not paths or (data_root is not None and key_of(data_root) is None):
             return []

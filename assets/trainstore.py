@@ -81,7 +81,7 @@ class TrainStore:
         if self.mirror is None:
             return
         remote = self.mirror.below(prefix)
-        names = {path.name for path in remote.folder.iterdir() if path.is_file()}
+        names = {p.name for p in remote.folder.glob("[!.]*") if p.is_file()}
         for name in sorted(names, key=lambda name: (name == last, name)):
             remote.send(name)
         remote.store.delete([i.key for i in remote.store.list() if i.key not in names])

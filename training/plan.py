@@ -75,7 +75,7 @@ def earlier_plan(config: RunConfig, vocabulary: Vocabulary, data: str) -> Path |
         except (TrainingError, ShardError):
             continue  # its shards are gone, or it is another file
         if found == data:
-            root = config.out.parents[1]
+            root = config.parent_root.parent
             return path.relative_to(root) if path.is_relative_to(root) else path
     return None
 

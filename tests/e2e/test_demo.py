@@ -123,8 +123,10 @@ def test_the_report_is_one_page_that_asks_for_nothing(demo: Demo) -> None:
     assert not re.search(r"url\((?!['\"]?(?:data:|#))|@import|<script|<link|<iframe", page)
     shard, _, offset = demo.result["token"].partition(":")
     assert f"{shard}:{offset}" in page
-    for part in ("near.minhash", "unigram entropy", "Cure: ", "CC-BY"):
+    for part in ("near.minhash", "unigram entropy", "Cure: "):
         assert part in page
+    # the traced page carries a licence mark; which one depends on what is installed
+    assert re.search(r"\bCC(?:0|-BY)", page)
 
 
 def test_the_traced_token_and_url_are_found_by_the_command(demo: Demo) -> None:

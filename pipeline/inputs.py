@@ -75,26 +75,26 @@ class TableSource:
     entry: Entry
 
     @property
-    def label(self) -> str:  # noqa: D102
+    def label(self) -> str:
         return f"{self.store.url}/{self.entry.path}"
 
     @property
-    def checksums(self) -> tuple[str, ...]:  # noqa: D102
+    def checksums(self) -> tuple[str, ...]:
         return (self.entry.checksum,)
 
     @property
-    def origin(self) -> str | None:  # noqa: D102
+    def origin(self) -> str | None:
         return self.entry.source
 
     @property
-    def group(self) -> int | None:  # noqa: D102
+    def group(self) -> int | None:
         return self.entry.group
 
     @property
-    def size_bytes(self) -> int:  # noqa: D102
+    def size_bytes(self) -> int:
         return self.entry.bytes
 
-    def load(self) -> Loaded:  # noqa: D102
+    def load(self) -> Loaded:
         frame = read_part(self.store, self.entry)
         return Loaded(frame, frame.height)
 
@@ -107,26 +107,26 @@ class GroupSource:
     entries: tuple[Entry, ...]
 
     @property
-    def label(self) -> str:  # noqa: D102
+    def label(self) -> str:
         return f"{self.store.url} group {self.group}"
 
     @property
-    def checksums(self) -> tuple[str, ...]:  # noqa: D102
+    def checksums(self) -> tuple[str, ...]:
         return tuple(entry.checksum for entry in self.entries)
 
     @property
-    def origin(self) -> str | None:  # noqa: D102
+    def origin(self) -> str | None:
         return None
 
     @property
-    def group(self) -> int | None:  # noqa: D102
+    def group(self) -> int | None:
         return self.entries[0].group
 
     @property
-    def size_bytes(self) -> int:  # noqa: D102
+    def size_bytes(self) -> int:
         return sum(entry.bytes for entry in self.entries)
 
-    def load(self) -> Loaded:  # noqa: D102
+    def load(self) -> Loaded:
         import polars as pl
 
         frames = [read_part(self.store, entry) for entry in self.entries]
@@ -144,27 +144,27 @@ class FileSource:
     """Ids of documents that an earlier file of the same input has: dropped here."""
 
     @property
-    def label(self) -> str:  # noqa: D102
+    def label(self) -> str:
         return str(self.path)
 
     @property
-    def checksums(self) -> tuple[str, ...]:  # noqa: D102
+    def checksums(self) -> tuple[str, ...]:
         # the base name is part of the documents' ids
         return (self.path.name, self.checksum, *self.taken)
 
     @property
-    def origin(self) -> str | None:  # noqa: D102
+    def origin(self) -> str | None:
         return self.path.name
 
     @property
-    def group(self) -> int | None:  # noqa: D102
+    def group(self) -> int | None:
         return None
 
     @property
-    def size_bytes(self) -> int:  # noqa: D102
+    def size_bytes(self) -> int:
         return self.path.stat().st_size
 
-    def load(self) -> Loaded:  # noqa: D102
+    def load(self) -> Loaded:
         import polars as pl
 
         from pipeline.tables import duplicates, read_table
@@ -194,7 +194,7 @@ class DerivedSource:
     part: Source
 
     @property
-    def label(self) -> str:  # noqa: D102
+    def label(self) -> str:
         return self.part.label
 
     @property
@@ -203,22 +203,22 @@ class DerivedSource:
         return ()
 
     @property
-    def checksums(self) -> tuple[str, ...]:  # noqa: D102
+    def checksums(self) -> tuple[str, ...]:
         return (*self.part.checksums, *self.more)
 
     @property
-    def origin(self) -> str | None:  # noqa: D102
+    def origin(self) -> str | None:
         return self.part.origin
 
     @property
-    def group(self) -> int | None:  # noqa: D102
+    def group(self) -> int | None:
         return self.part.group
 
     @property
-    def size_bytes(self) -> int:  # noqa: D102
+    def size_bytes(self) -> int:
         return self.part.size_bytes
 
-    def load(self) -> Loaded:  # noqa: D102
+    def load(self) -> Loaded:
         return self.part.load()
 
 
@@ -231,18 +231,18 @@ class AllSources:
     group: int | None = None
 
     @property
-    def label(self) -> str:  # noqa: D102
+    def label(self) -> str:
         return self.sources[0].label if len(self.sources) == 1 else f"{len(self.sources)} parts"
 
     @property
-    def checksums(self) -> tuple[str, ...]:  # noqa: D102
+    def checksums(self) -> tuple[str, ...]:
         return tuple(checksum for source in self.sources for checksum in source.checksums)
 
     @property
-    def size_bytes(self) -> int:  # noqa: D102
+    def size_bytes(self) -> int:
         return sum(source.size_bytes for source in self.sources)
 
-    def load(self) -> Loaded:  # noqa: D102
+    def load(self) -> Loaded:
         import polars as pl
 
         parts = [source.load() for source in self.sources]
@@ -264,22 +264,22 @@ class BlobSource:
     group: int | None = None
 
     @property
-    def label(self) -> str:  # noqa: D102
+    def label(self) -> str:
         return str(self.path)
 
     @property
-    def checksums(self) -> tuple[str, ...]:  # noqa: D102
+    def checksums(self) -> tuple[str, ...]:
         return (self.checksum,)
 
     @property
-    def origin(self) -> str | None:  # noqa: D102
+    def origin(self) -> str | None:
         return self.path.name
 
     @property
-    def size_bytes(self) -> int:  # noqa: D102
+    def size_bytes(self) -> int:
         return self.path.stat().st_size
 
-    def load(self) -> Loaded:  # noqa: D102
+    def load(self) -> Loaded:
         return Loaded(self.path)
 
 

@@ -298,7 +298,7 @@ class SelectSource(DerivedSource):
     verdicts: str
 
     @property
-    def more(self) -> tuple[str, ...]:  # noqa: D102
+    def more(self) -> tuple[str, ...]:
         return (self.verdicts,)
 
 
@@ -338,10 +338,10 @@ class WholeSource:
     size_bytes: int = 0
 
     @property
-    def checksums(self) -> tuple[str, ...]:  # noqa: D102
+    def checksums(self) -> tuple[str, ...]:
         return (self.checksum,)
 
-    def load(self) -> Loaded:  # noqa: D102
+    def load(self) -> Loaded:
         return Loaded(None)
 
 

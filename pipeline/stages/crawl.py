@@ -81,7 +81,7 @@ class ListingSource:
     group: int | None = None
     size_bytes: int = 0
 
-    def load(self) -> Loaded:  # noqa: D102
+    def load(self) -> Loaded:
         return Loaded(self.files, self.files.height)
 
 
@@ -104,19 +104,19 @@ class WarcSource:
     group: int | None = None
 
     @property
-    def label(self) -> str:  # noqa: D102
+    def label(self) -> str:
         return self.name
 
     @property
-    def checksums(self) -> tuple[str, ...]:  # noqa: D102
+    def checksums(self) -> tuple[str, ...]:
         # the base name is part of the documents' ids
         return (self.name, self.checksum)
 
     @property
-    def origin(self) -> str | None:  # noqa: D102
+    def origin(self) -> str | None:
         return self.name
 
-    def load(self) -> Loaded:  # noqa: D102
+    def load(self) -> Loaded:
         return Loaded(self)
 
 

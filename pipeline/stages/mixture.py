@@ -34,10 +34,10 @@ class PlanSource:
     size_bytes: int = 0
 
     @property
-    def checksums(self) -> tuple[str, ...]:  # noqa: D102
+    def checksums(self) -> tuple[str, ...]:
         return tuple(checksum("\0".join(one).encode()) for one in self.sidecars)
 
-    def load(self) -> Loaded:  # noqa: D102
+    def load(self) -> Loaded:
         return Loaded(self.sidecars, len(self.sidecars))
 
 

@@ -132,10 +132,10 @@ class CarryingSource(DerivedSource):
     earlier: tuple[tuple[Store, Entry], ...]
 
     @property
-    def more(self) -> tuple[str, ...]:  # noqa: D102
+    def more(self) -> tuple[str, ...]:
         return tuple(entry.checksum for _, entry in self.earlier)
 
-    def load(self) -> Loaded:  # noqa: D102
+    def load(self) -> Loaded:
         import polars as pl
 
         loaded = self.part.load()

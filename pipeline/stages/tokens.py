@@ -123,10 +123,10 @@ class ChosenSource(DerivedSource):
     doc_ids: tuple[str, ...]
 
     @property
-    def more(self) -> tuple[str, ...]:  # noqa: D102
+    def more(self) -> tuple[str, ...]:
         return (checksum("\n".join(self.doc_ids).encode()),)
 
-    def load(self) -> Loaded:  # noqa: D102
+    def load(self) -> Loaded:
         import polars as pl
 
         frame = _with_columns(self.part.load().value)
@@ -256,14 +256,14 @@ class NumberedSource(DerivedSource):
     number: int
 
     @property
-    def more(self) -> tuple[str, ...]:  # noqa: D102
+    def more(self) -> tuple[str, ...]:
         return (str(self.number),)
 
     @property
-    def group(self) -> int | None:  # noqa: D102
+    def group(self) -> int | None:
         return self.number
 
-    def load(self) -> Loaded:  # noqa: D102
+    def load(self) -> Loaded:
         loaded = self.part.load()
         loaded.value = (loaded.value, self.number)
         return loaded

@@ -77,7 +77,8 @@ def deduped_corpus(
     candidates; those are read through the store, since a dependency on all partitions would make
     every old one stale. **Falls:** equal texts (`exact.text`) and documents whose measured
     similarity to one kept before passes `dedup.threshold` (`near.minhash`; the decision names the
-    kept page). Earlier snapshots never change. **Next:** the check `chain` says when an earlier
+    kept page). Earlier snapshots never change; one that failed waits for a person, who mends it or
+    names it in `dedup.skip_missing` and materialises this one. **Next:** the check `chain` says when an earlier
     snapshot was re-made with another result; a backfill of several runs in one run, in order.
     """
     from pipeline.stages.corpus import dedup_corpus

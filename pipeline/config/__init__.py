@@ -174,7 +174,10 @@ def explain(error: ValidationError, model: type[Section] = Config) -> ConfigErro
         hint = f"did you mean {close[0]!r}?" if close else f"known here: {', '.join(known)}"
         return ConfigError(f"{key}: unknown key{more}", hint=hint)
     reason = str(first["msg"]).removeprefix("Value error, ")
-    message = f"{key}: {first['input']!r} is not allowed: {reason}{more}"
+    given = repr(first["input"])
+    if "password" in reason:
+        given = "the address"  # it is not shown again
+    message = f"{key}: {given} is not allowed: {reason}{more}"
     return ConfigError(message, hint=f"change {key}" if key else None)
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from pipeline.config.base import Section
+from pipeline.config.base import Section, without_password
 
 
 class SnapshotsConfig(Section):
@@ -59,6 +59,8 @@ class SnapshotsConfig(Section):
     attempts: int = Field(
         default=8, ge=1, le=100, description="tries of a refused https request, with growing waits"
     )
+
+    _no_password = field_validator("location", "base")(without_password)
 
     @model_validator(mode="after")
     def _one_slice(self) -> SnapshotsConfig:

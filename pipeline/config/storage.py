@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
-from pipeline.config.base import Section
+from pipeline.config.base import Section, without_password
 
 
 class StorageConfig(Section):
@@ -35,3 +35,5 @@ class StorageConfig(Section):
     """Parts of one file under way at once; 4 x 16 MiB stay in memory."""
     scratch: str | None = Field(default=None, min_length=1)
     """Folder for temporary copies of remote files; else the system's."""
+
+    _no_password = field_validator("root", "endpoint_url")(without_password)

@@ -78,8 +78,9 @@ def deduped_corpus(
     every old one stale. **Falls:** equal texts (`exact.text`) and documents whose measured
     similarity to one kept before passes `dedup.threshold` (`near.minhash`; the decision names the
     kept page). Earlier snapshots never change; one that failed waits for a person, who mends it or
-    names it in `dedup.skip_missing` and materialises this one. **Next:** the check `chain` says when an earlier
-    snapshot was re-made with another result; a backfill of several runs in one run, in order.
+    names it in `dedup.skip_missing` and materialises this one. **Next:** the check `chain` says
+    when an earlier snapshot was re-made with another result; a backfill of several runs in one run,
+    in order.
     """
     from pipeline.stages.corpus import dedup_corpus
 

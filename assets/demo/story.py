@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from assets.report_fill import collect
-from assets.report_page import render
+from assets.report.fill import collect
+from assets.report.page import render
 from pipeline.config import Config
 from pipeline.mill import Mill, registered_snapshots
 from pipeline.stages.sources import source_names

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from html import escape
 from importlib.resources import files
 
-from assets.report_charts import Line, histogram, line_chart, stacked_bar
-from assets.report_data import Example, Pair, ReportData, Stage
-from assets.report_html import EXCERPT, bars, excerpt, figure, marked, size_text, table
+from assets.report.charts import Line, histogram, line_chart, stacked_bar
+from assets.report.data import Example, Pair, ReportData, Stage
+from assets.report.html import EXCERPT, bars, excerpt, figure, marked, size_text, table
 
 COLOURED = 7
 """Drop reasons of a stage that get a colour of their own; the rest are summed."""
@@ -29,7 +29,7 @@ def render(data: ReportData) -> str:
         f"{body}</section>"
         for name, title, body in sections
     )
-    style = files("assets").joinpath("report.css").read_text("utf-8")
+    style = files("assets.report").joinpath("style.css").read_text("utf-8")
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>

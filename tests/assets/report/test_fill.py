@@ -15,9 +15,9 @@ from assets.demo.pages import Page, bad_pages, contact_pages, own_pages
 from assets.demo.sample import reworded
 from assets.demo.templates import wrap
 from assets.demo.warcs import Capture, WarcFile
-from assets.report_data import ReportData
-from assets.report_fill import collect, metrics
-from assets.report_page import SECTIONS, render
+from assets.report.data import ReportData
+from assets.report.fill import collect, metrics
+from assets.report.page import SECTIONS, render
 
 # files on their way into the store lie in folders that the garbage collector takes
 pytestmark = pytest.mark.filterwarnings("ignore:Implicitly cleaning up:ResourceWarning")

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from assets.display import dropped_examples, kept_examples
-from assets.report_data import Example, Pair, TracedToken
+from assets.report.data import Example, Pair, TracedToken
 from pipeline.dataset import find_rows, read_bytes, read_part
 from pipeline.manifest import Entry, Manifest
 from pipeline.mill import Mill

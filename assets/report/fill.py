@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from assets.checks import CURES
-from assets.report_data import Check, ReportData, Stage, TokenRow
-from assets.report_examples import Made, pages, traced
+from assets.report.data import Check, ReportData, Stage, TokenRow
+from assets.report.examples import Made, pages, traced
 from pipeline.dataset import read_part
 from pipeline.manifest import Manifest
 from pipeline.mill import Mill, registered_snapshots

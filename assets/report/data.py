@@ -1,4 +1,4 @@
-"""What the report shows, as plain records: filled from manifests, drawn by `assets.report_page`.
+"""What the report shows, as plain records: filled from manifests, drawn by `assets.report.page`.
 
 Texts of pages must be scrubbed before they come here; drawing escapes and cuts them.
 """

@@ -4,7 +4,7 @@ import difflib
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from assets.report_charts import meter
+from assets.report.charts import meter
 
 EXCERPT = 200
 """Longest stretch of a page that is ever shown, in characters."""

@@ -9,8 +9,8 @@ from html.parser import HTMLParser
 
 import pytest
 
-from assets.report_charts import Line, histogram, line_chart, ticks
-from assets.report_data import (
+from assets.report.charts import Line, histogram, line_chart, ticks
+from assets.report.data import (
     Check,
     Example,
     Pair,
@@ -19,8 +19,8 @@ from assets.report_data import (
     TokenRow,
     TracedToken,
 )
-from assets.report_html import marked
-from assets.report_page import SECTIONS, render
+from assets.report.html import marked
+from assets.report.page import SECTIONS, render
 
 VOID = {"meta", "br", "circle", "rect", "line", "polyline"}
 EVIL = "<script>alert(1)</script><img src=https://evil.example/x.png onerror=alert(2)>"

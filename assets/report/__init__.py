@@ -1,0 +1,1 @@
+"""The report of a run: one offline page, filled from manifests (`fill`) and drawn (`page`)."""

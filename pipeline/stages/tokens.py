@@ -167,7 +167,8 @@ def _train(frame: pl.DataFrame, *, config: Config) -> PartResult:
 
 def train_on(frame: pl.DataFrame, config: Config) -> tuple[str, dict[str, Any]]:
     """A tokenizer trained on documents, and what it costs each language and source."""
-    from pipeline.tokenizer import measure, train_tokenizer
+    from pipeline.token_costs import measure
+    from pipeline.tokenizer import train_tokenizer
 
     text, report = train_tokenizer(frame["text"].fill_null("").to_list(), config.tokenizer)
     return text, {**report, "measured": measure(text, frame)}

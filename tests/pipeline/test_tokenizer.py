@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from pipeline.config.tokenizer import TokenizerConfig
 from pipeline.encoding import encode_texts
 from pipeline.errors import ConfigError, ContractError
+from pipeline.token_costs import measure
 from pipeline.tokenizer import (
     END_OF_TEXT,
     SPECIALS,
     check_frozen,
     is_ours,
     load_tokenizer,
-    measure,
     plan_sample,
     tokenizer_hash,
     train_tokenizer,

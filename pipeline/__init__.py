@@ -11,7 +11,7 @@
     token_shards    text -> Megatron .bin/.idx with document ids                tokenize.py
     mixture         shards -> the training plan                                 mixture.py
 
-Every stage is a function over one part (`part.py`) that the driver (`driver.py`) runs over all parts
-(`inputs.py`) and commits (`commit.py`, `manifest.py`); `stages/` wires them, `mill.py` holds what they
-are given, `trace.py` leads back. Nothing here imports Dagster, torch, mlflow or boto3.
+Every stage is a function over one part (`part.py`) that the driver (`driver.py`) runs over all
+parts (`inputs.py`) and commits (`commit.py`, `manifest.py`); `stages/` wires them, `mill.py` holds
+what they are given, `trace.py` leads back. Nothing here imports Dagster, torch, mlflow or boto3.
 """

@@ -180,16 +180,22 @@ def _salvaged(member: _Member, warc_file: str, start: int, length: int) -> Itera
     """What a damaged member still holds: its whole records, and the one the damage struck.
 
     A cut member is true up to its last record. Behind wrong bytes anything may follow until
-    inflating fails, so there only records whose own digest agrees are believed.
+    inflating fails, so there only records whose own digest agrees are believed. Wrong bytes may
+    also hide the member's end, which then looks cut: a record without a digest is believed there
+    only in front of a sound one.
     """
     rule, what = member.damage or "gzip", member.what or ""
     held: Record | None = None
     struck = False
     for record in _member_records(member, warc_file, start, length):
+        if held and record.damage and not held.damage and not _digest_agrees(held):
+            struck = True
+            held = _damage(warc_file, start, length, rule, what, held.headers, held.member_offset)
+            break
         if held:
             yield held
         held = record
-        if record.damage or (rule == "gzip" and not _digest_agrees(record)):
+        if record.damage or _doubtful(record, rule):
             struck = True
             headers, inside = record.headers, record.member_offset
             held = _damage(warc_file, start, length, rule, what, headers, inside)
@@ -201,6 +207,13 @@ def _salvaged(member: _Member, warc_file: str, start: int, length: int) -> Itera
     if not struck:
         inside = len(member.content) if held else None
         yield _damage(warc_file, start, length, rule, what, None, inside)
+
+
+def _doubtful(record: Record, rule: str) -> bool:
+    """Whether a record of a damaged member is not to be believed by itself."""
+    if "warc-block-digest" in record.headers:
+        return not _digest_agrees(record)
+    return rule == "gzip"
 
 
 def _digest_agrees(record: Record) -> bool:

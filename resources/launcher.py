@@ -107,7 +107,9 @@ def _print(line: str) -> None:
 def _handing_on(process: "subprocess.Popen[str]", grace_seconds: float) -> Iterator[None]:
     """While inside, whatever interrupts this process ends the job first."""
     main = threading.current_thread() is threading.main_thread()
-    main = main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL  # Dagster has its own
+    # Dagster has its own handler; but where SIGINT is ignored (a job in the background) it makes
+    # SIGTERM ignored too, and nothing could end the training
+    main = main and signal.getsignal(signal.SIGTERM) in (signal.SIG_DFL, signal.SIG_IGN)
 
     def interrupted(number: int, frame: object) -> None:
         raise KeyboardInterrupt

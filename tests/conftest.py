@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 from pathlib import Path
 
 import pytest
+
+if threading.current_thread() is threading.main_thread():
+    # a shell starts background jobs with SIGINT ignored, which children inherit and Dagster copies
+    # to SIGTERM: tests of signals would then depend on how they were started
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_IGN:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from pipeline import warc
@@ -223,6 +223,7 @@ def test_a_file_cut_within_its_first_record_is_damaged_not_foreign(tmp_path: Pat
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@example(position=646, flip=1, cut=False)  # hides the end of the last member, which looks cut
 @given(position=st.integers(0, 10_000), flip=st.integers(1, 255), cut=st.booleans())
 def test_no_damage_loses_a_sound_record_or_hands_out_a_damaged_one(
     tmp_path: Path, position: int, flip: int, cut: bool

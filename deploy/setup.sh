@@ -31,8 +31,8 @@ core)
     install "torch" $(pinned torch numpy)
     install "data: polars, arrow, numba, spacy" \
         $(pinned polars pyarrow numba datasketch xxhash zstandard brotli spacy budoux fasttext-community phonenumbers)
-    install "web: trafilatura, resiliparse" \
-        $(pinned resiliparse trafilatura lxml_html_clean requests markdown-it-py docutils)
+    install "web: lexbor, trafilatura, resiliparse" \
+        $(pinned selectolax lightgbm resiliparse trafilatura lxml_html_clean requests markdown-it-py docutils)
     install "model: tokenizers, transformers" $(pinned tokenizers transformers safetensors)
     install "graph: dagster" $(pinned dagster dagster-pipes dagster-webserver sqlalchemy)
     install "tracking: mlflow" $(pinned mlflow matplotlib boto3)

@@ -23,7 +23,7 @@ import polars as pl
 from pipeline.errors import GristmillError
 
 if TYPE_CHECKING:
-    from pipeline.config.filter import LanguageConfig
+    from pipeline.config.language import LanguageConfig
     from pipeline.filters.rules import Rule
 
 MODEL_NAME = "lid.176.ftz"

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipeline.config import section_json
-from pipeline.config.filter import LanguageConfig
+from pipeline.config.language import LanguageConfig
 from pipeline.config.score import ScoreConfig
 from pipeline.dataset import Dataset, read_part
 from pipeline.driver import StageSpec

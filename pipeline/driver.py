@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from pipeline.dataset import (
     checksum,
     encode_parquet,
+    encode_signals,
 )
 from pipeline.engine import Engine
 from pipeline.faults import fault
@@ -275,7 +276,7 @@ def _table(stage: str, kind: str, frame: pl.DataFrame) -> pa.Table:
 
 def _publish(task: PartTask, kind: str, frame: pl.DataFrame) -> list[Entry]:
     table = _table(task.spec.name, kind, frame)
-    data = encode_parquet(table)
+    data = encode_signals(table) if kind == "signals" else encode_parquet(table)
     digest = checksum(data)
     folder = "" if kind == "parts" else f"{kind}/"
     path = f"{folder}part-{digest[7:31]}.parquet"

@@ -20,7 +20,7 @@ from pipeline.config.filter import FilterConfig
 from pipeline.filters.rules import Rule, RuleRow, below, decide, judge
 from pipeline.part import PartResult
 
-CODE_VERSION = "1"
+CODE_VERSION = "2"
 LIBRARIES = ("polars", "numpy", "numba", "spacy", "budoux", "fasttext-community")
 STAGE = "filtered_text"
 
@@ -48,7 +48,7 @@ def rules(config: FilterConfig) -> list[Rule]:
 def filter_documents(frame: pl.DataFrame, config: FilterConfig) -> PartResult:
     """Documents -> `parts` (kept; `text` and `edits` as the C4 rules left them, with `language` and
     `language_score`), `decisions` (one row a document) and `signals` (`doc_id` and one column a
-    signal: float32, int32, and `language`).
+    signal: float32, int32, and `language`; `n_bytes` is the size of the text as it is kept).
 
     Needs the columns `doc_id, url, text`; `edits` that came in are composed with the new ones.
     """
@@ -117,6 +117,9 @@ def _measure(frame: pl.DataFrame, config: FilterConfig) -> tuple[pl.DataFrame, p
         edits = c4.edits_of(edited, texts, earlier)
         result = pl.DataFrame([series_of(judged), edits])
     columns.append(fineweb.signals(judged, judged_words, config.fineweb))
+    columns.append(
+        result.select(pl.col("text").str.len_bytes().fill_null(0).cast(pl.Int32).alias("n_bytes"))
+    )
     return pl.concat(columns, how="horizontal"), result
 
 

@@ -15,12 +15,12 @@ from typing import Any
 
 import dagster as dg
 
-from assets.display import clean
 from assets.millwork import MillResource
 from assets.partitions import CORPORA, SNAPSHOTS, SOURCES
 from pipeline.dataset import Dataset, read_manifest
 from pipeline.driver import StageSpec
 from pipeline.errors import GristmillError
+from pipeline.excerpts import clean
 from pipeline.inputs import dataset_input
 from pipeline.manifest import Content, Gate, Manifest
 from pipeline.mill import Mill, PlannedOnly

@@ -6,20 +6,17 @@ here reads more than the first part of a dataset; all sums come from the manifes
 """
 
 import json
-import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import dagster as dg
 
 from pipeline.config.display import DisplayConfig
 from pipeline.dataset import find_rows, read_part
+from pipeline.excerpts import clean, page_name, scrubbed
 from pipeline.manifest import Content, Entry, Manifest
 from pipeline.mill import Mill
 from pipeline.store import Store
-
-if TYPE_CHECKING:
-    import polars as pl
 
 Row = dict[str, str | int | float | bool | None]
 
@@ -30,7 +27,6 @@ HOST_PARTS = 4
 BAR = 24
 """Characters of a full bar."""
 GROUPS = ("language", "source", "licence", "split", "extractor")
-LOOK_ALIKE = str.maketrans({"<": "‹", ">": "›", "`": "'", "|": "¦"})
 COLUMNS = {
     "doc_id": "128-bit id of the document's address, 32 hex digits",
     "snapshot": "crawl it was found in",
@@ -62,8 +58,6 @@ COLUMNS = {
     "checksum": "sha256 of the file, or the store's ETag",
 }
 """Column -> what it holds, for the page of an asset."""
-TEXT_CHARS = 2_000
-"""Characters of a page that are scrubbed to show 200 of them."""
 
 
 def metadata(mill: Mill, asset: str, partition: str | None, manifest: Manifest) -> dict[str, Any]:
@@ -257,7 +251,7 @@ def kept_examples(store: Store, parts: Sequence[Entry], config: DisplayConfig) -
         return []
     frame = frame.select("doc_id", "url", "text").head(config.examples)
     return [
-        {"page": _name(doc, url), "text": text}
+        {"page": page_name(doc, url), "text": text}
         for (doc, url, _), text in zip(frame.iter_rows(), scrubbed(frame, config), strict=True)
     ]
 
@@ -279,7 +273,7 @@ def dropped_examples(
     texts = _texts(mill, content, first, chosen["doc_id"].to_list(), config)
     return [
         {
-            "page": _name(row["doc_id"], row["url"]),
+            "page": page_name(row["doc_id"], row["url"]),
             "reason": row["reason"],
             "value": row["value"],
             "threshold": row["threshold"],
@@ -293,7 +287,7 @@ def dropped_examples(
 def _kept_instead(detail: str | None) -> str | None:
     """Of a duplicate, the page that was kept."""
     found = json.loads(detail) if detail else {}
-    return _name(found["kept"], found.get("kept_url")) if "kept" in found else None
+    return page_name(found["kept"], found.get("kept_url")) if "kept" in found else None
 
 
 def _texts(
@@ -317,42 +311,6 @@ def _texts(
             shown = scrubbed(found.select("doc_id", "url", "text"), config)
             return dict(zip(found["doc_id"].to_list(), shown, strict=True))
     return {}
-
-
-def scrubbed(frame: "pl.DataFrame", config: DisplayConfig) -> list[str]:
-    """The beginnings of texts (columns `doc_id, url, text`), without personal data or markup."""
-    import polars as pl
-
-    from pipeline.config.scrub import ScrubConfig
-    from pipeline.scrub.run import scrub_documents
-
-    heads = frame.with_columns(pl.col("text").fill_null("").str.slice(0, TEXT_CHARS))
-    result = scrub_documents(heads, ScrubConfig())
-    texts = dict(result.tables["parts"].select("doc_id", "text").iter_rows())
-    return [clean(texts.get(doc) or "", config.excerpt_chars) for doc in frame["doc_id"]]
-
-
-def clean(text: str, limit: int = 200) -> str:
-    """Text of strangers made safe to show: one line, no markup, no control characters, short."""
-    visible = "".join(c if c.isspace() or unicodedata.category(c)[0] != "C" else "" for c in text)
-    line = " ".join(visible.split()).translate(LOOK_ALIKE)
-    return line if len(line) <= limit else line[: limit - 1] + "…"
-
-
-def _name(doc_id: str | None, url: str | None) -> str:
-    """A page by its URL, without addresses and keys that a query may carry; digits stay, since the
-    URL is what `gristmill trace` is asked with.
-    """
-    if not url:
-        return clean(doc_id or "")
-    import polars as pl
-
-    from pipeline.config.scrub import ScrubConfig
-    from pipeline.scrub.run import scrub_documents
-
-    config = ScrubConfig(phone=False, ip=False, card=False, iban=False)
-    frame = pl.DataFrame({"doc_id": [doc_id], "text": [url]})
-    return clean(scrub_documents(frame, config).tables["parts"]["text"][0])
 
 
 def _cell(value: Any) -> str | int | float | bool | None:

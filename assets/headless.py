@@ -16,7 +16,6 @@ from dagster._core.errors import DagsterAssetCheckFailedError
 
 from assets.automation import JOB_ASSETS
 from assets.checks import CURES
-from assets.display import clean
 from assets.instance import prepare_home
 from assets.materialise import LISTENERS
 from assets.partitions import RUNS, SNAPSHOTS, SOURCES, register
@@ -24,6 +23,7 @@ from assets.preflight import preflight
 from assets.run_origin import end_dead_runs, located, tags
 from pipeline.config import Config
 from pipeline.errors import GateError, GristmillError, UsageError
+from pipeline.excerpts import clean
 from pipeline.manifest import Content
 from pipeline.mill import Mill, Progress
 from resources.mill import open_mill

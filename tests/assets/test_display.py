@@ -32,11 +32,11 @@ def test_excerpts_are_scrubbed_and_short() -> None:
 
 def test_a_url_is_shown_without_the_address_in_it() -> None:
     url = "https://news.mill-example.com/2026/11/20261128?mail=jane.doe@mill-example.com&b=<i>"
-    shown = display._name("d", url)
+    shown = display.page_name("d", url)
     assert "jane.doe" not in shown
     assert shown.startswith("https://news.mill-example.com/2026/11/20261128?mail=")
     assert "<i>" not in shown
-    assert display._name("d", None) == "d"
+    assert display.page_name("d", None) == "d"
 
 
 def content(summary: dict[str, object]) -> Content:

@@ -25,6 +25,7 @@ from assets.tokens import mixture, tokenizer
 from assets.traininputs import dataset_inputs, pin_inputs
 from assets.trainstore import TrainStore, open_trainstore
 from pipeline.dataset import read_manifest
+from pipeline.excerpts import clean
 from pipeline.mill import Mill
 from resources.tracking import TRAINING_PAGES, run_url
 from training.config import RunConfig
@@ -212,7 +213,7 @@ def evaluation(context: dg.AssetExecutionContext, mill: MillResource) -> dg.Mate
 
 
 def _continuations(found: list[dict[str, Any]]) -> list[display.Row]:
-    return [{str(k): display.clean(str(v)) for k, v in one.items()} for one in found]
+    return [{str(k): clean(str(v)) for k, v in one.items()} for one in found]
 
 
 def shard_languages(mill: Mill) -> dict[str, list[str]]:

@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -32,16 +33,17 @@ CONFIG = ExtractConfig()
 CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f]")
 REFUSALS = {None, "extract.empty", "extract.too_large", "extract.too_deep"}
 KNOWN = {None, *(f"{family}.{rule}" for family, rules in REASONS.items() for rule in rules)}
-FUZZ = {
+FUZZ: dict[str, Any] = {
     "deadline": None,
     "database": None,
     "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large],
 }
 
 TAGS = (
-    b"<div>", b"</div>", b"<table>", b"<td>", b"<p", b"<!--", b"-->", b"<script>", b"</script>", b"<svg>", b"<math>",
-    b"<template>", b"<plaintext>", b"<select>", b"<pre>", b"<a href='", b"<![CDATA[", b"]]>", b"&#0;", b"&#x110000;",
-    b"&amp", b'"', b"\x00", b"\xff\xfe", b"\xed\xa0\x80", b"<br>" * 50, b"<b>" * 400, b"<td><table>" * 60, b"</",
+    b"<div>", b"</div>", b"<table>", b"<td>", b"<p", b"<!--", b"-->", b"<script>", b"</script>",
+    b"<svg>", b"<math>", b"<template>", b"<plaintext>", b"<select>", b"<pre>", b"<a href='",
+    b"<![CDATA[", b"]]>", b"&#0;", b"&#x110000;", b"&amp", b'"', b"\x00", b"\xff\xfe",
+    b"\xed\xa0\x80", b"<br>" * 50, b"<b>" * 400, b"<td><table>" * 60, b"</",
 )  # fmt: skip
 
 Mutation = Callable[[bytes], bytes]

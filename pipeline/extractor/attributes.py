@@ -1,0 +1,210 @@
+"""Compiled: one start tag of regular HTML5 -> what it says about its element.
+
+lexbor writes `<name attr="value" ...>`: one blank between, always quoted, `&`, `<`, `>`, `"` and the
+no-break space of a value escaped. Names of attributes are as wild as the page (`<p =a ""=1>`), but
+hold no blank, no `>` and, but for the first character, no `=`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from pipeline.extractor.counts import PRIME, SEED, find, hashed
+from pipeline.extractor.vocabulary import (
+    A_ALTTEXT, A_ARIA_HIDDEN, A_CLASS, A_CONTENT, A_ENCODING, A_HIDDEN, A_ID, A_ITEMTYPE,
+    A_LINE_NUMBER, A_PROPERTY, A_RENDERED, A_REVERSED, A_START, A_STYLE, A_TYPE, A_VALUE,
+    GUTTER, HIDDEN, JAX, LINE, NO_NUMBER, NUMBERS, PREFORMATTED, PREVIEW, REVERSED, TAG_CODE,
+)  # fmt: skip
+
+TEX, DISPLAY, ASIDE, RENDERED = 1, 2, 4, 8
+"""Flags of a tag: its content is TeX, set apart; not read aloud; a formula drawn from a source
+that follows."""
+META = TAG_CODE["meta"]
+DISPLAY_WORD, NONE_WORD, SPACE_WORD, PRE_WORD, LINE_WORD, TEX_TYPE, X_TEX, MODE_DISPLAY = (
+    np.frombuffer(word.encode(), np.uint8).copy()
+    for word in (
+        "display", "none", "white-space", "pre", "-line", "math/tex", "application/x-tex",
+        "mode=display",
+    )
+)  # fmt: skip
+OG_TYPE = np.frombuffer(b"og:type", np.uint8).copy()
+
+
+class Tables(NamedTuple):
+    """The hash tables of the vocabulary; handed in, because kernels are cached by their file."""
+
+    kind: NDArray[np.uint8]
+    tag_keys: NDArray[np.uint64]
+    tag_values: NDArray[np.int64]
+    word_keys: NDArray[np.uint64]
+    word_values: NDArray[np.int64]
+    attribute_keys: NDArray[np.uint64]
+    attribute_values: NDArray[np.int64]
+    hint_keys: NDArray[np.uint64]
+    hint_values: NDArray[np.int64]
+
+
+@njit(cache=True, nogil=True)
+def has(buffer: Any, i: int, end: int, word: Any) -> Any:
+    """Whether the word stands at `i`, before `end`."""
+    if i + len(word) > end:
+        return False
+    for k in range(len(word)):
+        if buffer[i + k] != word[k]:
+            return False
+    return True
+
+
+@njit(cache=True, nogil=True)
+def groups_in(buffer: Any, start: int, end: int, keys: Any, values: Any) -> Any:
+    """The groups of the words in an attribute's value; `mainContent` is two words."""
+    own = np.int64(0)
+    h, length, after_small = SEED, 0, False
+    for i in range(start, end + 1):
+        c = buffer[i] if i < end else np.uint8(32)
+        capital = 65 <= c <= 90
+        if capital:
+            c = np.uint8(c + 32)
+        letter = 97 <= c <= 122
+        if (capital and after_small) or not letter:
+            if length > 1:
+                own |= find(keys, values, h)
+            h, length = SEED, 0
+        if letter:
+            h = (h ^ np.uint64(c)) * PRIME
+            length += 1
+        after_small = letter and not capital
+    return own
+
+
+@njit(cache=True, nogil=True)
+def styled(buffer: Any, start: int, end: int) -> Any:
+    """HIDDEN for `display: none`, PREFORMATTED for `white-space: pre` and `pre-wrap`."""
+    own = np.int64(0)
+    for i in range(start, end - 7):
+        if buffer[i] == 100 and has(buffer, i, end, DISPLAY_WORD):
+            k = after_colon(buffer, i + 7, end)
+            if has(buffer, k, end, NONE_WORD):
+                own |= HIDDEN
+        elif buffer[i] == 119 and has(buffer, i, end, SPACE_WORD):
+            k = after_colon(buffer, i + 11, end)
+            if has(buffer, k, end, PRE_WORD) and not has(buffer, k + 3, end, LINE_WORD):
+                own |= PREFORMATTED
+    return own
+
+
+@njit(cache=True, nogil=True)
+def after_colon(buffer: Any, i: int, end: int) -> Any:
+    """Behind the blanks and the colon at `i`."""
+    while i < end and (buffer[i] == 58 or buffer[i] == 32):
+        i += 1
+    return i
+
+
+@njit(cache=True, nogil=True)
+def integer(buffer: Any, start: int, end: int) -> Any:
+    """A value of up to seven digits, else NO_NUMBER."""
+    negative = start < end and buffer[start] == 45
+    start += negative
+    if start == end or end - start > 7:
+        return NO_NUMBER
+    value = 0
+    for i in range(start, end):
+        if not 48 <= buffer[i] <= 57:
+            return NO_NUMBER
+        value = value * 10 + np.int64(buffer[i]) - 48
+    return -value if negative else value
+
+
+@njit(cache=True, nogil=True)
+def tex_flags(buffer: Any, start: int, end: int) -> Any:
+    """TEX and DISPLAY of a `type` such as `math/tex; mode=display`."""
+    if not has(buffer, start, end, TEX_TYPE):
+        return 0
+    for i in range(start, end):
+        if has(buffer, i, end, MODE_DISPLAY):
+            return TEX | DISPLAY
+    return TEX
+
+
+@njit(cache=True, nogil=True)
+def type_hint(buffer: Any, start: int, end: int, tables: Any) -> Any:
+    """The hint of a type by its last word: `https://schema.org/Product`, `article`."""
+    k = end
+    while k > start and buffer[k - 1] != 47:
+        k -= 1
+    return find(tables.hint_keys, tables.hint_values, hashed(buffer, k, end))
+
+
+@njit(cache=True, nogil=True)
+def read_attributes(buffer: Any, j: int, n: int, tag: int, name: Any, tables: Any) -> Any:
+    """Attributes from `j`, behind the name, to the `>`.
+
+    (behind the tag, bits, signature of name and class without digits, number, flags, hints, start
+    and end of `alttext`).
+    """
+    own, number, flags, hints = np.int64(0), np.int64(NO_NUMBER), 0, np.int64(0)
+    sig, alt_start, alt_end, is_type, content = name, 0, 0, False, np.int64(0)
+    while j < n and buffer[j] != 62:
+        j += 1  # the blank
+        start = j
+        j += 1
+        while j < n and buffer[j] != 61 and buffer[j] != 62 and buffer[j] != 32:
+            j += 1
+        end = min(j, n)
+        a = find(tables.attribute_keys, tables.attribute_values, hashed(buffer, start, end))
+        v0 = v1 = j
+        if j + 1 < n and buffer[j] == 61:
+            v0 = v1 = j + 2
+            while v1 < n and buffer[v1] != 34:
+                v1 += 1
+            j = v1 + 1
+        if a == 0:
+            continue
+        if a <= A_ITEMTYPE:
+            own |= groups_in(buffer, v0, v1, tables.word_keys, tables.word_values)
+            if a != A_ID:
+                for k in range(v0, v1):
+                    if not 48 <= buffer[k] <= 57:  # post-17 and post-18 are of one kind
+                        sig = (sig ^ np.uint64(buffer[k])) * PRIME
+            if a == A_ITEMTYPE:
+                hints |= type_hint(buffer, v0, v1, tables)
+        elif a == A_HIDDEN:
+            own |= HIDDEN
+        elif a == A_STYLE:
+            own |= styled(buffer, v0, v1)
+        elif a == A_ARIA_HIDDEN:
+            if v1 - v0 == 4 and buffer[v0] == 116:
+                own |= HIDDEN
+                flags |= ASIDE
+        elif a == A_TYPE:
+            flags |= tex_flags(buffer, v0, v1)
+        elif a == A_START or a == A_VALUE:
+            number = integer(buffer, v0, v1)
+        elif a == A_REVERSED:
+            own |= REVERSED
+        elif a == A_ENCODING:
+            if has(buffer, v0, v1, X_TEX):
+                flags |= TEX
+        elif a == A_ALTTEXT:
+            alt_start, alt_end = v0, v1
+        elif a == A_RENDERED:
+            flags |= RENDERED
+        elif a == A_LINE_NUMBER:
+            own |= GUTTER | LINE | NUMBERS
+        elif tag == META:
+            if a == A_PROPERTY:
+                is_type = has(buffer, v0, v1, OG_TYPE) and v1 - v0 == len(OG_TYPE)
+            elif a == A_CONTENT:
+                content = type_hint(buffer, v0, v1, tables)
+    if own & LINE and own & NUMBERS:
+        own |= GUTTER
+    if own & JAX and own & PREVIEW:
+        flags |= RENDERED
+    if is_type:
+        hints |= content
+    return j + 1, own, sig, number, flags, hints, alt_start, alt_end

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Literal
 
 from pydantic import Field, field_validator
 
 from pipeline.config.base import Section
+
+SHIPPED_MODEL = Path(__file__).parents[1] / "extractor" / "model.npz"
+"""The model of mode `best`; trained and described in `pipeline/extractor/MODEL_CARD.md`."""
 
 
 class ExtractConfig(Section):
@@ -29,6 +33,12 @@ class ExtractConfig(Section):
         le=1.0,
         description="cascade: resiliparse's text is taken where trafilatura has less than this "
         "share of its words (chosen on 431 pages with gold text)",
+    )
+    model: str | None = Field(
+        default=None,
+        min_length=1,
+        description="best: a model of `gristmill extractor train`, by default the one that ships "
+        "with this version",
     )
     accept: list[str] = Field(
         default=["text/html", "application/xhtml+xml"],

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import xxhash
 
+from pipeline.config.extract import SHIPPED_MODEL
 from pipeline.errors import GristmillError, UsageError
 from pipeline.extractor import context, features, forest, kernels
 from pipeline.extractor.tallies import tally
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 
     from pipeline.extractor.page import Page
 
-SHIPPED = Path(__file__).with_name("model.npz")
-"""The model trained on public labelled pages; see MODEL_CARD.md."""
 FIRST, SECOND, MADE_FOR = "first", "second", "made_for"
 """Arrays of a model file: two forests, and what they were made for."""
 
@@ -79,7 +78,7 @@ def load_model(path: Path | None = None) -> Model:
 
     UsageError where the file is absent, GristmillError where it is no model.
     """
-    path = path or SHIPPED
+    path = path or SHIPPED_MODEL
     try:
         state = path.stat()
     except OSError as error:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline.commit import Clock
 from pipeline.config import section_json
-from pipeline.config.extract import ExtractConfig
+from pipeline.config.extract import SHIPPED_MODEL, ExtractConfig
 from pipeline.driver import Receipt, StageSpec, plan_tasks
 from pipeline.gates import yield_band
 from pipeline.inputs import Input, Loaded, file_checksum
@@ -20,6 +20,7 @@ from pipeline.manifest import InputRef, Manifest
 from pipeline.mill import Mill, commit_stage, register_snapshot, run_parts, run_stage
 from pipeline.part import PartResult
 from pipeline.stages.artifacts import kept_decisions
+from pipeline.stages.files import by_content, expand
 from pipeline.store import Store
 
 if TYPE_CHECKING:
@@ -156,12 +157,23 @@ def extract_input(mill: Mill, given: Input, out: Store, snapshot: str) -> Manife
     """Extract any list of WARC sources into a dataset folder."""
     from pipeline import extract
 
-    section = section_json(mill.config.extract) | {"snapshot": snapshot}
+    section = _extract_section(mill.config.extract) | {"snapshot": snapshot}
     spec = StageSpec("extracted_text", extract.CODE_VERSION, extract.LIBRARIES, snapshot, section)
     gates = mill.config.gates
     rules = [yield_band(gates.yields.extracted_text, gates.min_sample)]
     work = partial(_extract, snapshot=snapshot, config=mill.config.extract)
     return run_stage(mill, spec, given, work, out, rules=rules, summarise=_records)
+
+
+def _extract_section(config: ExtractConfig) -> dict[str, Any]:
+    """The section with the model of mode `best` by content, once it is known to be one."""
+    if config.model:
+        expand("extract.model", [config.model])
+        from pipeline.extractor.select import load_model
+
+        load_model(Path(config.model))
+    model = config.model or (str(SHIPPED_MODEL) if config.mode == "best" else None)
+    return section_json(config) | by_content({"model": model})
 
 
 def _extract(source: WarcSource, *, snapshot: str, config: ExtractConfig) -> PartResult:

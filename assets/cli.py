@@ -26,8 +26,9 @@ TELEMETRY_OFF = {
 }
 
 WHERE = {"data": "assets.commands.data", "store": "assets.commands.store"}
-FUNCTIONS = {"try": "try_page"}  # a keyword cannot name a function
+FUNCTIONS = {"try": "try_page", "what-if": "what_if"}  # neither can name a function
 WHERE |= {"service": "assets.commands.service", "bench": "assets.commands.bench"}
+WHERE |= {"what_if": "assets.commands.what_if"}
 
 
 RIGHTS = "give this user the right to it, or name another place"
@@ -204,6 +205,10 @@ def _store_verbs(verb: Any) -> None:
         "try", "text and every rule's value against its threshold, for one page", "store"
     )
     attempt.add_argument("page", metavar="PAGE.html|URL")
+    ask = verb("what-if", "what other thresholds of the filter would keep, in seconds", "what_if")
+    ask.add_argument("input", nargs="?", metavar="IN", type=local_path)
+    ask.add_argument("--snapshot", metavar="S", help="only this snapshot of the store")
+    ask.add_argument("--top", type=int, default=20, metavar="N", help="hosts to name")
 
 
 def _service_verbs(verb: Any) -> None:

@@ -2,7 +2,7 @@
 
 | step | module |
 | --- | --- |
-| HTML -> blocks of clean text and the elements around them | `page`, `scan`, `attributes`, `counts` |
+| HTML -> blocks of clean text, and the elements around them | `page`, `scan`, `sheet` |
 | block -> numbers | `features`, `context` |
 | numbers -> probability -> blocks to keep | `forest`, `select` |
 | kept blocks -> text | `layout`, `assemble` |

@@ -5,31 +5,28 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
-from pipeline.extractor.vocabulary import (
-    B_CHARS, B_CJK, B_COMMA, B_DIGIT, B_HASH, B_SENT, B_SHORT, B_TITLE, B_UPPER, B_WORDS,
-    FNV_PRIME, FNV_SEED,
-)  # fmt: skip
+from pipeline.extractor import vocabulary as voc
+from pipeline.extractor.compiled import kernel
 
-PRIME, SEED = np.uint64(FNV_PRIME), np.uint64(FNV_SEED)
+PRIME, SEED = np.uint64(voc.FNV_PRIME), np.uint64(voc.FNV_SEED)
 TITLE_SLOTS, TITLE_WORDS = 512, 200
 """Slots of the table of title words, and how many words go in at most."""
 
 
-@njit(cache=True, nogil=True)
-def find(keys: Any, values: Any, h: Any) -> Any:
-    """The value of a hash in an open table, 0 where it has none."""
-    mask = np.uint64(len(keys) - 1)
+@kernel
+def find(lexicon: Any, h: Any) -> Any:
+    """The value of a salted hash in the lexicon, 0 where it has none."""
+    mask = np.uint64(len(lexicon) - 1)
     slot = h & mask
-    while keys[slot] != 0:
-        if keys[slot] == h:
-            return values[slot]
+    while lexicon[slot, 0] != 0:
+        if lexicon[slot, 0] == h:
+            return np.int64(lexicon[slot, 1])
         slot = (slot + np.uint64(1)) & mask
-    return 0
+    return np.int64(0)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def hashed(buffer: Any, start: int, end: int) -> Any:
     """FNV-1a of a range of bytes."""
     h = SEED
@@ -38,10 +35,9 @@ def hashed(buffer: Any, start: int, end: int) -> Any:
     return h
 
 
-@njit(cache=True, nogil=True)
-def title_words(buffer: Any, start: int, end: int) -> Any:
-    """The words of two letters and more in the range, lower case, as a set of hashes."""
-    keys = np.zeros(TITLE_SLOTS, np.uint64)
+@kernel
+def title_words(buffer: Any, start: int, end: int, keys: Any) -> None:
+    """Put the words of two letters and more, lower case, into a set of hashes."""
     mask = np.uint64(TITLE_SLOTS - 1)
     h, length, n = SEED, 0, 0
     for i in range(start, end + 1):
@@ -59,10 +55,9 @@ def title_words(buffer: Any, start: int, end: int) -> Any:
                 keys[slot] = h
                 n += 1
             h, length = SEED, 0
-    return keys
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def in_title(keys: Any, h: Any) -> Any:
     """Whether a hash is in the set of title words."""
     mask = np.uint64(TITLE_SLOTS - 1)
@@ -72,17 +67,18 @@ def in_title(keys: Any, h: Any) -> Any:
     return keys[slot] == h
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def count_text(out: Any, start: int, end: int, row: Any, title_keys: Any) -> None:
     """Fill the columns of a row that count its text. Two ideographs or kana count as a word."""
-    words = sentences = commas = digits = capitals = short = cjk = chars = titled = 0
+    words = sentences = commas = digits = capitals = cjk = chars = titled = 0
+    short = np.int64(0)
     h, word, length = SEED, SEED, 0
     for i in range(start, end + 1):
         c = out[i] if i < end else np.uint8(32)
         if c == 32 or c == 10 or c == 9:
             if length:
                 words += 1
-                short += length <= 3
+                short += np.int64(length <= 3)
                 titled += in_title(title_keys, word)
             length, word = 0, SEED
             continue
@@ -108,8 +104,8 @@ def count_text(out: Any, start: int, end: int, row: Any, title_keys: Any) -> Non
         if c >= 0x80 or 97 <= c <= 122 or 48 <= c <= 57:
             length += 1
             word = (word ^ np.uint64(c)) * PRIME
-    row[B_WORDS] = words + cjk // 2
-    row[B_SENT], row[B_COMMA] = sentences, commas
-    row[B_DIGIT], row[B_UPPER], row[B_SHORT] = digits, capitals, short
-    row[B_CJK], row[B_CHARS], row[B_TITLE] = cjk, chars, titled
-    row[B_HASH] = np.int64(h >> np.uint64(1))
+    row[voc.B_WORDS] = words + cjk // 2
+    row[voc.B_SENT], row[voc.B_COMMA] = sentences, commas
+    row[voc.B_DIGIT], row[voc.B_UPPER], row[voc.B_SHORT] = digits, capitals, short
+    row[voc.B_CJK], row[voc.B_CHARS], row[voc.B_TITLE] = cjk, chars, titled
+    row[voc.B_HASH] = np.int64(h >> np.uint64(1))

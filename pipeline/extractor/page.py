@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 from selectolax.lexbor import LexborHTMLParser
 
+from pipeline.extractor import places as at
 from pipeline.extractor.scan import scan
-from pipeline.extractor.vocabulary import (
-    ATTRIBUTE_TABLE, HINT_TABLE, TAG_KIND, TAG_TABLE, WORD_TABLE,
-)  # fmt: skip
-
-if TYPE_CHECKING:
-    from pipeline.extractor.attributes import Tables
+from pipeline.extractor.vocabulary import LEXICON
 
 ENTITIES = (("&lt;", "<"), ("&gt;", ">"), ("&quot;", '"'), ("&nbsp;", " "), ("&amp;", "&"))
 
@@ -64,16 +58,19 @@ def scan_tree(tree: LexborHTMLParser) -> Page:
     """Scan a page that is parsed already."""
     data = (tree.html or "").encode("utf-8", "replace")
     buffer = np.frombuffer(data, np.uint8)
-    *arrays, hints, start, end = scan(buffer, _tables())
+    text, blocks, rows, hints, start, end = scan(buffer, LEXICON)
     title = data[start:end].decode("utf-8", "replace") if start >= 0 else None
     if title and "&" in title:
         for entity, character in ENTITIES:
             title = title.replace(entity, character)
-    return Page(*arrays, int(hints), title)
-
-
-@cache
-def _tables() -> Tables:
-    from pipeline.extractor.attributes import Tables
-
-    return Tables(TAG_KIND, *TAG_TABLE, *WORD_TABLE, *ATTRIBUTE_TABLE, *HINT_TABLE)
+    return Page(
+        text=text,
+        blocks=blocks,
+        parent=rows[:, at.E_PARENT].astype(np.int32),
+        tag=rows[:, at.E_TAG].astype(np.int16),
+        bits=rows[:, at.E_BITS].copy(),
+        sig=rows[:, at.E_SIG].astype(np.uint64),
+        number=rows[:, at.E_NUMBER].astype(np.int32),
+        hints=int(hints),
+        title=title,
+    )

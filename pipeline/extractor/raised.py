@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
+
+from pipeline.extractor.compiled import kernel
 
 LONGEST = 24
 """A raised text of more bytes is a remark: it gets a blank in front."""
@@ -18,19 +19,19 @@ ENDING_LETTERS = np.frombuffer(b"aeohrsdt", np.uint8).copy()
 NUMBER, LETTERS, OTHER = 0, 1, 2
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def letter(c: int) -> Any:
     """Whether a byte is (part of) a letter."""
     return 65 <= c <= 90 or 97 <= c <= 122 or c >= 0x80
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def digit(c: int) -> Any:
     """Whether a byte is an ASCII digit."""
     return 48 <= c <= 57
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def shape(out: Any, start: int, end: int) -> Any:
     """NUMBER (digits), LETTERS, or OTHER (signs, terms)."""
     digits = letters = 0
@@ -42,7 +43,7 @@ def shape(out: Any, start: int, end: int) -> Any:
     return LETTERS if letters == end - start else OTHER
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def insert(out: Any, at: int, end: int, c: int) -> Any:
     """Put a byte at `at`; the new end."""
     for i in range(end, at, -1):
@@ -51,7 +52,7 @@ def insert(out: Any, at: int, end: int, c: int) -> Any:
     return end + 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def wrap(out: Any, at: int, end: int, left: int, right: int) -> Any:
     """Put brackets around [at, end); the new end."""
     end = insert(out, at, end, left)
@@ -59,7 +60,7 @@ def wrap(out: Any, at: int, end: int, left: int, right: int) -> Any:
     return end + 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def base_letters(out: Any, start: int, at: int) -> Any:
     """(length of the run of letters before `at`, whether it begins with a capital)."""
     i = at
@@ -68,13 +69,13 @@ def base_letters(out: Any, start: int, at: int) -> Any:
     return at - i, i < at and 65 <= out[i] <= 90
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def is_price(out: Any, start: int, at: int) -> Any:
     """Whether the number before `at` follows a sign of currency."""
     i = at
     while i > start and (digit(out[i - 1]) or out[i - 1] == 44):
         i -= 1
-    if i == at or i == start:
+    if i in (at, start):
         return False
     c = out[i - 1]
     # $; the last bytes of UTF-8's pound (C2 A3) and euro (E2 82 AC)
@@ -85,7 +86,7 @@ def is_price(out: Any, start: int, at: int) -> Any:
     return c == 0xAC and i >= start + 3 and out[i - 2] == 0x82 and out[i - 3] == 0xE2
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def separate(out: Any, start: int, at: int, end: int, raised: bool, linked: bool) -> Any:
     """Mark the text [at, end) of a `sup` or `sub` in its block from `start`; the new end.
 
@@ -113,7 +114,7 @@ def separate(out: Any, start: int, at: int, end: int, raised: bool, linked: bool
     return raised_other(out, start, at, end)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def lowered(out: Any, start: int, at: int, end: int, kind: int) -> Any:
     """`H2O`, `Ca(OH)2` as they are; `x_1`, `10_2`, `T_max`."""
     base = out[at - 1]
@@ -123,7 +124,7 @@ def lowered(out: Any, start: int, at: int, end: int, kind: int) -> Any:
     return insert(out, at, end, 95) if letter(base) or digit(base) or base == 41 else end
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def raised_number(out: Any, start: int, at: int, end: int) -> Any:
     """A power after a number, a unit or a variable; a note after a word or a stop."""
     base = out[at - 1]
@@ -136,7 +137,7 @@ def raised_number(out: Any, start: int, at: int, end: int) -> Any:
     return wrap(out, at, end, 91, 93)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def raised_letters(out: Any, start: int, at: int, end: int) -> Any:
     """Endings stay (`1st`, `Mme`); a single other letter is a power (`x^n`)."""
     length, _ = base_letters(out, start, at)
@@ -148,7 +149,7 @@ def raised_letters(out: Any, start: int, at: int, end: int) -> Any:
     return insert(out, at, end, 94)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def only_numbers(out: Any, at: int, end: int) -> Any:
     """Whether the bytes are digits, commas, hyphens and blanks."""
     for i in range(at, end):
@@ -158,7 +159,7 @@ def only_numbers(out: Any, at: int, end: int) -> Any:
     return True
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def raised_other(out: Any, start: int, at: int, end: int) -> Any:
     """`10^-6`, `2^(n+1)`, notes `[2,3]`; signs (`*`, `.99`, `[1]`) stay as they are."""
     c = out[at]

@@ -13,74 +13,86 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from pipeline.extractor.attributes import (
-    ASIDE, DISPLAY, RENDERED, TEX, has, read_attributes, type_hint,
-)  # fmt: skip
+from pipeline.extractor import places as at
+from pipeline.extractor import vocabulary as voc
+from pipeline.extractor.attributes import ASIDE, RENDERED, has, read_attributes
+from pipeline.extractor.compiled import kernel
 from pipeline.extractor.counts import PRIME, SEED, find, title_words
+from pipeline.extractor.formulas import (
+    MATH,
+    annotation,
+    math_operator,
+    skip_element,
+    write_alternative,
+)
 from pipeline.extractor.raised import separate
+from pipeline.extractor.raw_text import raw_text
 from pipeline.extractor.sheet import (
-    ALT_END, ALT_START, BLOCKS, BOLD, BREAKS, CODE_ROW, DRAWN, ELEMENTS, GUTTER_NODE, GUTTERS,
-    HINTS, IMAGES, LINK, LINKS, MATH, MATH_SPACE, OUT, PRE, RAISED, RAISED_LINKS, SKIP, SKIP_DEPTH,
-    SKIP_POPS, SPACE, START, TITLE_END, TITLE_START, TOP, begin_block, end_block, is_numbers,
-    new_sheet, put, write_raw, write_tex, write_text,
-)  # fmt: skip
-from pipeline.extractor.vocabulary import (
-    BLOCK, GUTTER, INLINE, LINE, NO_NUMBER, NUMBERS, PREFORMATTED, RAW, SKIPPED, TAG_CODE, VOID,
-)  # fmt: skip
+    BR,
+    break_line,
+    end_block,
+    is_numbers,
+    new_sheet,
+    write_text,
+)
 
 CLOSE_LEVELS = 64
-(
-    BR, WBR, A, B, STRONG, PRE_TAG, LISTING, TITLE, HEAD, SCRIPT, XMP, PLAINTEXT, SUP, SUB, BUTTON,
-    MATH_TAG, MSUP, MSUB, MSUBSUP, MFRAC, ANNOTATION, ANNOTATION_XML, TD, OL, LI, TEMPLATE,
-) = (
-    TAG_CODE[name]
-    for name in "br wbr a b strong pre listing title head script xmp plaintext sup sub button math "
-    "msup msub msubsup mfrac annotation annotation-xml td ol li template".split()
+WBR, A, B, STRONG, PRE, LISTING, TITLE, HEAD, SUP, SUB, BUTTON, ANNOTATION, ANNOTATION_XML, TD = (
+    voc.TAG_CODE[name]
+    for name in (
+        "wbr", "a", "b", "strong", "pre", "listing", "title", "head", "sup", "sub", "button",
+        "annotation", "annotation-xml", "td",
+    )
 )  # fmt: skip
-TYPE_KEY, OPEN_SCRIPT, END_COMMENT = (
-    np.frombuffer(word, np.uint8).copy() for word in (b'"@type"', b"<script", b"-->")
-)
+TAG_SALT, TAG_MASK = np.uint64(voc.TAG_SALT), (1 << voc.KIND_SHIFT) - 1
+END_COMMENT = np.frombuffer(b"-->", np.uint8).copy()
 
 
 @njit(cache=True, nogil=True)
-def scan(buffer: Any, tables: Any) -> Any:
-    """(text, blocks, parent, tag, bits, sig, number, hints, start and end of the title's bytes).
+def scan(buffer: Any, lexicon: Any) -> Any:
+    """(text, blocks, element rows, hints, start and end of the title's bytes).
 
-    `buffer` is uint8, a page as lexbor writes it; `tables` is `attributes.Tables`.
+    `buffer` is uint8, a page as lexbor writes it; `lexicon` is `vocabulary.LEXICON`, handed in
+    because kernels are cached by their own file. Title -1 where there is none.
     """
-    n = len(buffer)
-    sheet = new_sheet(buffer)
+    sheet = new_sheet(buffer, lexicon)
+    read_page(sheet)
     s = sheet.state
-    add_element(sheet, 0, SEED, SEED, np.int64(0), np.int64(NO_NUMBER), BLOCK)
-    titles = title_words(buffer, 0, 0)
+    return (
+        sheet.out[: s[at.OUT]].copy(),
+        sheet.blocks[: s[at.BLOCKS]].copy(),
+        sheet.elements[: s[at.ELEMENTS]].copy(),
+        s[at.HINTS],
+        s[at.TITLE_START],
+        s[at.TITLE_END],
+    )
+
+
+@kernel
+def read_page(sheet: Any) -> None:
+    """Read all bytes: text, comments, end tags, start tags."""
+    s, buffer = sheet.state, sheet.buffer
+    n = len(buffer)
+    add_element(sheet, 0, SEED, SEED, 0, voc.NO_NUMBER, voc.BLOCK)
     i = 0
     while i < n:
         if buffer[i] != 60:
             j = i
             while j < n and buffer[j] != 60:
                 j += 1
-            if s[SKIP] == 0:
+            if s[at.SKIP] == 0:
                 write_text(sheet, i, j)
             i = j
         elif i + 1 < n and (buffer[i + 1] == 33 or buffer[i + 1] == 63):
             i = after_comment(buffer, i, n)
         elif i + 1 < n and buffer[i + 1] == 47:
-            i = end_tag(sheet, i + 2, n, tables, titles)
+            i = end_tag(sheet, i + 2, n)
         else:
-            i = start_tag(sheet, i + 1, n, tables, titles)
-            if s[TITLE_END] < 0:
-                s[TITLE_END] = -s[TITLE_END]
-                titles = title_words(buffer, s[TITLE_START], s[TITLE_END])
-    end_block(sheet, titles)
-    m = s[ELEMENTS]
-    return (
-        sheet.out[: s[OUT]].copy(), sheet.blocks[: s[BLOCKS]].copy(), sheet.parent[:m].copy(),
-        sheet.tag[:m].copy(), sheet.bits[:m].copy(), sheet.sig[:m].copy(), sheet.number[:m].copy(),
-        s[HINTS], s[TITLE_START], s[TITLE_END],
-    )  # fmt: skip
+            i = start_tag(sheet, i + 1, n)
+    end_block(sheet)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def after_comment(buffer: Any, i: int, n: int) -> Any:
     """Behind the comment, doctype or instruction at `i`."""
     if i + 3 < n and buffer[i + 2] == 45 and buffer[i + 3] == 45 and buffer[i + 1] == 33:
@@ -93,7 +105,7 @@ def after_comment(buffer: Any, i: int, n: int) -> Any:
     return i + 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def tag_name(buffer: Any, j: int, n: int) -> Any:
     """(behind the name at `j`, its hash)."""
     h = SEED
@@ -103,314 +115,186 @@ def tag_name(buffer: Any, j: int, n: int) -> Any:
     return j, h
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def add_element(sheet: Any, t: int, name: Any, sig: Any, own: Any, number: Any, kind: int) -> None:
     """Make an element the innermost open one."""
     s = sheet.state
-    v, parent = s[ELEMENTS], s[TOP]
-    sheet.parent[v], sheet.tag[v], sheet.bits[v] = parent, t, own
-    sheet.sig[v], sheet.name[v], sheet.number[v] = sig, name, number
-    sheet.line[v] = v if kind == BLOCK else sheet.line[parent]
-    sheet.at[v], sheet.children[v] = s[OUT], 0
-    s[TOP] = v
-    s[ELEMENTS] = v + 1
+    v, parent = s[at.ELEMENTS], s[at.TOP]
+    row = sheet.elements[v]
+    row[at.E_PARENT], row[at.E_TAG], row[at.E_BITS] = parent, t, own
+    row[at.E_SIG], row[at.E_NAME], row[at.E_NUMBER] = np.int64(sig), np.int64(name), number
+    row[at.E_LINE] = v if kind == voc.BLOCK else sheet.elements[parent, at.E_LINE]
+    row[at.E_AT], row[at.E_CHILDREN] = s[at.OUT], 0
+    s[at.TOP] = v
+    s[at.ELEMENTS] = v + 1
 
 
-@njit(cache=True, nogil=True)
-def start_tag(sheet: Any, j: int, n: int, tables: Any, titles: Any) -> Any:
+@kernel
+def start_tag(sheet: Any, j: int, n: int) -> Any:
     """Read the start tag whose name is at `j`; where to go on."""
     s, buffer = sheet.state, sheet.buffer
     first = j
     j, name = tag_name(buffer, j, n)
-    t = find(tables.tag_keys, tables.tag_values, name)
-    kind = tables.kind[t]
+    code = find(sheet.lexicon, name ^ TAG_SALT)
+    t, kind = code & TAG_MASK, code >> voc.KIND_SHIFT
     i, own, sig, number, flags, hints, alt_start, alt_end = read_attributes(
-        buffer, j, n, t, name, tables
+        buffer, j, n, t, name, sheet.lexicon
     )
-    s[HINTS] |= hints
-    if kind == RAW:
-        return raw_text(sheet, i, n, first, j, t, flags, tables, titles)
-    if t == TITLE and s[TITLE_START] < 0 and (s[SKIP] == 0 or s[SKIP] == HEAD):
+    s[at.HINTS] |= hints
+    if kind == voc.RAW:
+        return raw_text(sheet, i, n, first, j, t, flags)
+    if t == TITLE and s[at.TITLE_START] < 0 and (s[at.SKIP] == 0 or s[at.SKIP] == HEAD):
         note_title(sheet, i, n)
-    if s[SKIP]:
-        s[SKIP_DEPTH] += t == s[SKIP]
+    if s[at.SKIP]:
+        s[at.SKIP_DEPTH] += t == s[at.SKIP]
         return i
-    if kind == SKIPPED:
-        s[SKIP], s[SKIP_DEPTH], s[SKIP_POPS] = t, 1, 0
-        s[SPACE] |= s[OUT] > s[START]
+    if kind == voc.SKIPPED:
+        s[at.SKIP], s[at.SKIP_DEPTH], s[at.SKIP_POPS] = t, 1, 0
+        s[at.SPACE] |= s[at.OUT] > s[at.START]
         return i
-    if s[MATH] and kind == BLOCK:
-        kind = INLINE
-    if kind == BLOCK or t == BR:
-        break_line(sheet, t, titles)
-    if kind == VOID:
+    if s[at.MATH] and kind == voc.BLOCK:
+        kind = voc.INLINE
+    if kind == voc.BLOCK or t == BR:
+        break_line(sheet, t)
+    if kind == voc.VOID:
         void_tag(sheet, t)
         return i
-    parent = s[TOP]
-    s[SPACE] |= t == BUTTON
-    if t == TD and s[CODE_ROW] and parent == s[CODE_ROW]:
-        own |= PREFORMATTED
-    if s[MATH]:
+    parent = s[at.TOP]
+    s[at.SPACE] |= t == BUTTON
+    if t == TD and s[at.CODE_ROW] and parent == s[at.CODE_ROW]:
+        own |= voc.PREFORMATTED
+    if s[at.MATH]:
         math_operator(sheet, parent)
     add_element(sheet, t, name, sig, own, number, kind)
     return opened(sheet, t, own, flags, alt_start, alt_end, i, n)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def note_title(sheet: Any, i: int, n: int) -> None:
-    """Keep where the title's text stands; its end is negative until its words are read."""
+    """Keep where the title's text stands, and its words."""
     j = i
     while j < n and sheet.buffer[j] != 60:
         j += 1
-    sheet.state[TITLE_START], sheet.state[TITLE_END] = i, -j
+    sheet.state[at.TITLE_START], sheet.state[at.TITLE_END] = i, j
+    title_words(sheet.buffer, i, j, sheet.titles)
 
 
-@njit(cache=True, nogil=True)
-def break_line(sheet: Any, t: int, titles: Any) -> None:
-    """End the block at a block-level tag or `<br>`; inside preformatted text `<br>` is a line."""
-    s = sheet.state
-    if t == BR and s[PRE]:
-        sheet.out[s[OUT]] = 10
-        s[OUT] += 1
-        return
-    breaks = s[BREAKS]
-    blocks = s[BLOCKS]
-    end_block(sheet, titles)
-    if t != BR:
-        s[BREAKS] = 0
-    else:
-        s[BREAKS] = 1 if s[BLOCKS] > blocks else min(breaks + 1, 9)
-
-
-@njit(cache=True, nogil=True)
+@kernel
 def void_tag(sheet: Any, t: int) -> None:
     """An element without content: a gap in the line, but for `<wbr>`."""
     s = sheet.state
-    if t == BR or t == WBR:
+    if t in (BR, WBR):
         return
-    s[IMAGES] += 1
-    if s[OUT] > s[START] and s[PRE] == 0:
-        s[SPACE] = 1
+    s[at.IMAGES] += 1
+    if s[at.OUT] > s[at.START] and s[at.PRE] == 0:
+        s[at.SPACE] = 1
 
 
-@njit(cache=True, nogil=True)
-def math_operator(sheet: Any, parent: int) -> None:
-    """`^`, `_` or `/` between the parts of a formula that is given by its drawing alone."""
-    s = sheet.state
-    t, k = sheet.tag[parent], sheet.children[parent]
-    sheet.children[parent] = k + 1
-    if k == 0 or s[OUT] <= max(sheet.at[parent], s[START]):
-        return
-    if (t == MSUP and k == 1) or (t == MSUBSUP and k == 2):
-        put(sheet, 94)
-    elif (t == MSUB or t == MSUBSUP) and k == 1:
-        put(sheet, 95)
-    elif t == MFRAC and k == 1:
-        put(sheet, 47)
-
-
-@njit(cache=True, nogil=True)
-def skip_element(sheet: Any, t: int) -> None:
-    """Skip the innermost element with all it holds."""
-    s = sheet.state
-    s[SKIP], s[SKIP_DEPTH], s[SKIP_POPS] = t, 1, 1
-
-
-@njit(cache=True, nogil=True)
+@kernel
 def opened(
     sheet: Any, t: int, own: Any, flags: int, alt_start: int, alt_end: int, i: int, n: int
 ) -> Any:
     """What the element just opened begins; where to go on."""
     s = sheet.state
-    v = s[TOP]
-    s[PRE] += t == PRE_TAG or t == LISTING or own & PREFORMATTED != 0
-    if own & GUTTER:
-        s[GUTTERS] += 1
-        if s[GUTTERS] == 1:
-            s[GUTTER_NODE] = v
+    v = s[at.TOP]
+    s[at.PRE] += t in (PRE, LISTING) or own & voc.PREFORMATTED != 0
+    if own & voc.GUTTER:
+        s[at.GUTTERS] += 1
+        if s[at.GUTTERS] == 1:
+            s[at.GUTTER_NODE] = v
     if t == A:
-        s[LINK] += 1
-        s[LINKS] += 1
-    elif t == B or t == STRONG:
-        s[BOLD] += 1
-    elif t == SUP or t == SUB:
-        s[RAISED], s[RAISED_LINKS] = s[OUT], s[LINKS]
-    elif t == MATH_TAG and s[MATH] == 0:
-        s[MATH], s[MATH_SPACE], s[ALT_START], s[ALT_END] = v, s[SPACE], alt_start, alt_end
-    elif s[MATH] and (t == ANNOTATION or t == ANNOTATION_XML):
+        s[at.LINK] += 1
+        s[at.LINKS] += 1
+    elif t in (B, STRONG):
+        s[at.BOLD] += 1
+    elif t in (SUP, SUB):
+        s[at.RAISED], s[at.RAISED_LINKS] = s[at.OUT], s[at.LINKS]
+    elif t == MATH and s[at.MATH] == 0:
+        s[at.MATH], s[at.MATH_SPACE] = v, s[at.SPACE]
+        s[at.ALT_START], s[at.ALT_END] = alt_start, alt_end
+    elif s[at.MATH] and (t in (ANNOTATION, ANNOTATION_XML)):
         return annotation(sheet, t, flags, i, n)
-    parent = sheet.parent[v]
-    drawn = flags & ASIDE and s[DRAWN] and (parent == s[DRAWN] or parent == sheet.parent[s[DRAWN]])
-    if drawn or (flags & RENDERED and s[MATH] == 0):
+    parent, drawn = sheet.elements[v, at.E_PARENT], False
+    if flags & ASIDE and s[at.DRAWN]:
+        drawn = parent in (s[at.DRAWN], sheet.elements[s[at.DRAWN], at.E_PARENT])
+    if drawn or (flags & RENDERED and s[at.MATH] == 0):
         skip_element(sheet, t)
     return i
 
 
-@njit(cache=True, nogil=True)
-def annotation(sheet: Any, t: int, flags: int, i: int, n: int) -> Any:
-    """TeX takes the place of the drawing so far, and the rest of the formula is skipped."""
-    s = sheet.state
-    if flags & TEX == 0:
-        skip_element(sheet, t)
-        return i
-    j = i
-    while j < n and sheet.buffer[j] != 60:
-        j += 1
-    replace_math(sheet, i, j)
-    s[TOP] = s[MATH]
-    skip_element(sheet, MATH_TAG)
-    return j
-
-
-@njit(cache=True, nogil=True)
-def replace_math(sheet: Any, i: int, j: int) -> None:
-    """Write TeX instead of what the open formula has put down."""
-    s = sheet.state
-    v = s[MATH]
-    s[OUT], s[SPACE] = max(sheet.at[v], s[START]), s[MATH_SPACE]
-    write_tex(sheet, i, j, True, False)
-    s[DRAWN] = sheet.parent[v]
-
-
-@njit(cache=True, nogil=True)
-def end_tag(sheet: Any, j: int, n: int, tables: Any, titles: Any) -> Any:
+@kernel
+def end_tag(sheet: Any, j: int, n: int) -> Any:
     """Read the end tag whose name is at `j`; where to go on."""
     s, buffer = sheet.state, sheet.buffer
     j, name = tag_name(buffer, j, n)
     while j < n and buffer[j] != 62:
         j += 1
-    t = find(tables.tag_keys, tables.tag_values, name)
-    kind = tables.kind[t]
-    if s[SKIP]:
-        if t != s[SKIP]:
+    code = find(sheet.lexicon, name ^ TAG_SALT)
+    t, kind = code & TAG_MASK, code >> voc.KIND_SHIFT
+    key = np.int64(name)
+    if s[at.SKIP]:
+        if t != s[at.SKIP]:
             return j + 1
-        s[SKIP_DEPTH] -= 1
-        if s[SKIP_DEPTH]:
+        s[at.SKIP_DEPTH] -= 1
+        if s[at.SKIP_DEPTH]:
             return j + 1
-        s[SKIP] = 0
-        if s[SKIP_POPS] == 0:
+        s[at.SKIP] = 0
+        if s[at.SKIP_POPS] == 0:
             return j + 1
-        name = sheet.name[s[TOP]]
-    if kind == BLOCK and s[MATH] == 0:
-        break_line(sheet, t, titles)
-    v, levels = s[TOP], 0
-    while v > 0 and sheet.name[v] != name and levels < CLOSE_LEVELS:
-        v = sheet.parent[v]
-        levels += 1
-    if v > 0 and sheet.name[v] == name:
-        parent = sheet.parent[v]
-        while s[TOP] != parent:
-            close_element(sheet)
+        key = sheet.elements[s[at.TOP], at.E_NAME]
+    if kind == voc.BLOCK and s[at.MATH] == 0:
+        break_line(sheet, t)
+    close_named(sheet, key)
     return j + 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
+def close_named(sheet: Any, key: Any) -> None:
+    """Close the innermost element of that name and those in it; nothing where none is near."""
+    s, elements = sheet.state, sheet.elements
+    v, levels = s[at.TOP], 0
+    while v > 0 and elements[v, at.E_NAME] != key and levels < CLOSE_LEVELS:
+        v = elements[v, at.E_PARENT]
+        levels += 1
+    if v > 0 and elements[v, at.E_NAME] == key:
+        parent = elements[v, at.E_PARENT]
+        while s[at.TOP] != parent:
+            close_element(sheet)
+
+
+@kernel
 def close_element(sheet: Any) -> None:
     """Take the innermost element off, and what it began."""
     s = sheet.state
-    v = s[TOP]
-    t, own = sheet.tag[v], sheet.bits[v]
-    s[TOP] = sheet.parent[v]
-    s[PRE] -= t == PRE_TAG or t == LISTING or own & PREFORMATTED != 0
-    if own & GUTTER:
+    v = s[at.TOP]
+    t, own = sheet.elements[v, at.E_TAG], sheet.elements[v, at.E_BITS]
+    s[at.TOP] = sheet.elements[v, at.E_PARENT]
+    s[at.PRE] -= t in (PRE, LISTING) or own & voc.PREFORMATTED != 0
+    if own & voc.GUTTER:
         close_gutter(sheet, v, own)
     if t == A:
-        s[LINK] -= 1
-    elif t == B or t == STRONG:
-        s[BOLD] -= 1
+        s[at.LINK] -= 1
+    elif t in (B, STRONG):
+        s[at.BOLD] -= 1
     elif t == BUTTON:
-        s[SPACE] = 1
-    elif (t == SUP or t == SUB) and s[RAISED] >= 0:
-        linked = s[LINKS] > s[RAISED_LINKS] or s[LINK] > 0
-        s[OUT] = separate(sheet.out, s[START], s[RAISED], s[OUT], t == SUP, linked)
-        s[RAISED] = -1
-    elif v == s[MATH]:
-        if s[DRAWN] != s[TOP] or s[OUT] == sheet.at[v]:
+        s[at.SPACE] = 1
+    elif t in (SUP, SUB) and s[at.RAISED] >= 0:
+        linked = s[at.LINKS] > s[at.RAISED_LINKS] or s[at.LINK] > 0
+        s[at.OUT] = separate(sheet.out, s[at.START], s[at.RAISED], s[at.OUT], t == SUP, linked)
+        s[at.RAISED] = -1
+    elif v == s[at.MATH]:
+        if s[at.DRAWN] != s[at.TOP] or s[at.OUT] == sheet.elements[v, at.E_AT]:
             write_alternative(sheet)
-        s[MATH] = 0
+        s[at.MATH] = 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def close_gutter(sheet: Any, v: int, own: Any) -> None:
     """Take back the line number that stands in the line, and note a row of code."""
     s = sheet.state
-    s[GUTTERS] -= 1
-    if own & LINE and own & NUMBERS and sheet.tag[v] == TD:
-        s[CODE_ROW] = s[TOP]
-    begin = max(sheet.at[v], s[START])
-    if is_numbers(sheet.out, begin, s[OUT]):
-        s[OUT] = begin
-
-
-@njit(cache=True, nogil=True)
-def write_alternative(sheet: Any) -> None:
-    """The `alttext` of a formula without source, where it looks like TeX."""
-    s = sheet.state
-    for i in range(s[ALT_START], s[ALT_END]):
-        c = sheet.buffer[i]
-        if c == 92 or c == 94 or c == 95:
-            replace_math(sheet, s[ALT_START], s[ALT_END])
-            return
-
-
-@njit(cache=True, nogil=True)
-def raw_text(
-    sheet: Any, i: int, n: int, first: int, last: int, t: int, flags: int, tables: Any, titles: Any
-) -> Any:
-    """Pass over text up to its end tag; formulas and preformatted text are kept."""
-    s, buffer = sheet.state, sheet.buffer
-    k = raw_end(sheet, i, n, first, last, t, tables)
-    if s[SKIP] == 0:
-        if t == SCRIPT and flags & TEX:
-            write_tex(sheet, i, k, False, flags & DISPLAY != 0)
-        elif t == XMP or t == PLAINTEXT:
-            break_line(sheet, 0, titles)
-            begin_block(sheet, s[TOP])
-            write_raw(sheet, i, k)
-            break_line(sheet, 0, titles)
-    while k < n and buffer[k] != 62:
-        k += 1
-    return k + 1
-
-
-@njit(cache=True, nogil=True)
-def raw_end(sheet: Any, i: int, n: int, first: int, last: int, t: int, tables: Any) -> Any:
-    """Where the end tag of raw text begins. Types that scripts name are hints."""
-    buffer = sheet.buffer
-    name = buffer[first:last]
-    script = t == SCRIPT
-    comment = double = False  # in `<!--` a `<script` hides the next `</script`
-    k = i
-    while k < n:
-        c = buffer[k]
-        if c == 60:
-            if k + 1 < n and buffer[k + 1] == 47 and has(buffer, k + 2, n, name):
-                if not double:
-                    return k
-                double = False
-            elif script and k + 3 < n and buffer[k + 1] == 33:
-                comment |= buffer[k + 2] == 45 and buffer[k + 3] == 45
-            elif comment and has(buffer, k, n, OPEN_SCRIPT):
-                double = True
-        elif c == 45 and comment and has(buffer, k, n, END_COMMENT):
-            comment = double = False
-        elif c == 34 and script and has(buffer, k, n, TYPE_KEY):
-            sheet.state[HINTS] |= script_hint(buffer, k + len(TYPE_KEY), n, tables)
-        k += 1
-    return n
-
-
-@njit(cache=True, nogil=True)
-def script_hint(buffer: Any, k: int, n: int, tables: Any) -> Any:
-    """The hint of the value behind `"@type"`: a name, or the first of a list."""
-    end = min(n, k + 32)
-    while k < end and (buffer[k] <= 32 or buffer[k] == 58 or buffer[k] == 91):
-        k += 1
-    if k >= end or buffer[k] != 34:
-        return np.int64(0)
-    k += 1
-    stop = min(n, k + 64)
-    j = k
-    while j < stop and buffer[j] != 34:
-        j += 1
-    return type_hint(buffer, k, j, tables)
+    s[at.GUTTERS] -= 1
+    if own & voc.LINE and own & voc.NUMBERS and sheet.elements[v, at.E_TAG] == TD:
+        s[at.CODE_ROW] = s[at.TOP]
+    begin = max(sheet.elements[v, at.E_AT], s[at.START])
+    if is_numbers(sheet.out, begin, s[at.OUT]):
+        s[at.OUT] = begin

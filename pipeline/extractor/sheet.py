@@ -12,91 +12,68 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from pipeline.extractor.counts import count_text
-from pipeline.extractor.vocabulary import (
-    B_BOLD, B_BR, B_END, B_FIRST, B_IMG, B_LINK, B_LINKS, B_NODE, B_START, B_TAG, N_COLUMNS,
-)  # fmt: skip
+from pipeline.extractor import places as at
+from pipeline.extractor import vocabulary as voc
+from pipeline.extractor.compiled import kernel
+from pipeline.extractor.counts import TITLE_SLOTS, count_text
 
-(
-    OUT, BLOCKS, ELEMENTS, TOP, START, FIRST, NODE, SPACE, LINK, LINK_BYTES, LINKS, IMAGES, BOLD,
-    BOLD_BYTES, BREAKS, PRE, SKIP, SKIP_DEPTH, SKIP_POPS, MATH, MATH_SPACE, ALT_START, ALT_END,
-    DRAWN, GUTTERS, GUTTER_NODE, CODE_ROW, RAISED, RAISED_LINKS, HINTS, TITLE_START, TITLE_END,
-) = range(32)  # fmt: skip
-"""Places in `Sheet.state`: lengths of the outputs and the innermost open element; of the block
-under way its start, element of the first character, nearest block-level element, whether a blank
-is due, what is inside links and bold; open `pre`; the tag that is skipped, how often it is open,
-and whether it was entered as an element; the open formula; where the drawing of a formula with
-source may stand; open line numbers; a row of code; start of a raised or lowered text; hints;
-title."""
-N_STATE = 32
+BR = voc.TAG_CODE["br"]
 
 
 class Sheet(NamedTuple):
     """Input, outputs and state of one pass."""
 
     buffer: NDArray[np.uint8]
+    lexicon: NDArray[np.uint64]
     out: NDArray[np.uint8]
     blocks: NDArray[np.int64]
-    parent: NDArray[np.int32]
-    tag: NDArray[np.int16]
-    bits: NDArray[np.int64]
-    sig: NDArray[np.uint64]
-    number: NDArray[np.int32]
-    name: NDArray[np.uint64]
-    line: NDArray[np.int32]
-    """Of an element the nearest block-level one, itself included."""
-    at: NDArray[np.int64]
-    """Where in `out` an element begins."""
-    children: NDArray[np.int32]
+    elements: NDArray[np.int64]
+    """[n, N_ELEMENT], columns `places.E_*`."""
     state: NDArray[np.int64]
+    """[N_STATE], places `places.*`."""
+    titles: NDArray[np.uint64]
 
 
 @njit(cache=True, nogil=True)
-def new_sheet(buffer: Any) -> Any:
+def new_sheet(buffer: Any, lexicon: Any) -> Any:
     """Room for all that the bytes can hold: no more elements and blocks than `<`."""
     tags = 2
     for i in range(len(buffer)):
         tags += buffer[i] == 60
     sheet = Sheet(
         buffer,
+        lexicon,
         np.empty(len(buffer) + 16, np.uint8),
-        np.empty((tags, N_COLUMNS), np.int64),
-        np.empty(tags, np.int32),
-        np.empty(tags, np.int16),
-        np.empty(tags, np.int64),
-        np.empty(tags, np.uint64),
-        np.empty(tags, np.int32),
-        np.empty(tags, np.uint64),
-        np.empty(tags, np.int32),
-        np.empty(tags, np.int64),
-        np.empty(tags, np.int32),
-        np.zeros(N_STATE, np.int64),
+        np.empty((tags, voc.N_COLUMNS), np.int64),
+        np.empty((tags, at.N_ELEMENT), np.int64),
+        np.zeros(at.N_STATE, np.int64),
+        np.zeros(TITLE_SLOTS, np.uint64),
     )
-    sheet.state[RAISED] = sheet.state[TITLE_START] = -1
+    sheet.state[at.RAISED] = sheet.state[at.TITLE_START] = -1
     return sheet
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def begin_block(sheet: Any, element: int) -> None:
     """Note where the block's text begins, unless it has begun."""
-    if sheet.state[FIRST] == 0:
-        sheet.state[FIRST] = element
-        sheet.state[NODE] = sheet.line[element]
+    if sheet.state[at.FIRST] == 0:
+        sheet.state[at.FIRST] = element
+        sheet.state[at.NODE] = sheet.elements[element, at.E_LINE]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def put(sheet: Any, c: int) -> None:
     """One byte, after the blank that may be due."""
     s = sheet.state
-    if s[SPACE] and s[OUT] > s[START]:
-        sheet.out[s[OUT]] = 32
-        s[OUT] += 1
-    s[SPACE] = 0
-    sheet.out[s[OUT]] = c
-    s[OUT] += 1
+    if s[at.SPACE] and s[at.OUT] > s[at.START]:
+        sheet.out[s[at.OUT]] = 32
+        s[at.OUT] += 1
+    s[at.SPACE] = 0
+    sheet.out[s[at.OUT]] = c
+    s[at.OUT] += 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def unescape(buffer: Any, k: int, end: int) -> Any:
     """(byte, length) at `k`: the serialiser writes five entities and no other."""
     c = buffer[k]
@@ -115,7 +92,7 @@ def unescape(buffer: Any, k: int, end: int) -> Any:
     return c, 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def invisible(buffer: Any, k: int, end: int) -> Any:
     """The length of a soft hyphen or byte order mark at `k`, else 0."""
     if buffer[k] == 0xC2:
@@ -125,12 +102,12 @@ def invisible(buffer: Any, k: int, end: int) -> Any:
     return 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def write_text(sheet: Any, i: int, end: int) -> None:
     """Text between two tags: entities read, runs of blanks one blank but in preformatted text."""
     s, out, buffer = sheet.state, sheet.out, sheet.buffer
-    before = o = s[OUT]
-    start, pre, space = s[START], s[PRE] > 0, s[SPACE] != 0
+    before = o = s[at.OUT]
+    start, pre, space = s[at.START], s[at.PRE] > 0, s[at.SPACE] != 0
     while i < end:
         c = buffer[i]
         if c >= 0xC2:
@@ -145,8 +122,8 @@ def write_text(sheet: Any, i: int, end: int) -> None:
                 space = True
                 continue
             c = c if c == 9 or c == 10 else np.uint8(32)
-        elif s[FIRST] == 0:
-            begin_block(sheet, s[TOP])
+        elif s[at.FIRST] == 0:
+            begin_block(sheet, s[at.TOP])
         if space:
             if o > start:
                 out[o] = 32
@@ -154,22 +131,22 @@ def write_text(sheet: Any, i: int, end: int) -> None:
             space = False
         out[o] = c
         o += 1
-    s[OUT], s[SPACE] = o, space
-    if s[LINK]:
-        s[LINK_BYTES] += o - before
-    if s[BOLD]:
-        s[BOLD_BYTES] += o - before
+    s[at.OUT], s[at.SPACE] = o, space
+    if s[at.LINK]:
+        s[at.LINK_BYTES] += o - before
+    if s[at.BOLD]:
+        s[at.BOLD_BYTES] += o - before
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def write_raw(sheet: Any, i: int, end: int) -> None:
     """Text as it stands: of `xmp` and `plaintext`."""
     for k in range(i, end):
-        sheet.out[sheet.state[OUT]] = sheet.buffer[k]
-        sheet.state[OUT] += 1
+        sheet.out[sheet.state[at.OUT]] = sheet.buffer[k]
+        sheet.state[at.OUT] += 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def write_tex(sheet: Any, i: int, end: int, escaped: bool, display: bool) -> None:
     """The source of a formula between `$`, or `$$` where it is set apart, on one line."""
     s, buffer = sheet.state, sheet.buffer
@@ -179,7 +156,7 @@ def write_tex(sheet: Any, i: int, end: int, escaped: bool, display: bool) -> Non
         end -= 1
     if i == end:
         return
-    begin_block(sheet, sheet.line[s[TOP]])
+    begin_block(sheet, sheet.elements[s[at.TOP], at.E_LINE])
     put(sheet, 36)
     if display:
         put(sheet, 36)
@@ -187,7 +164,7 @@ def write_tex(sheet: Any, i: int, end: int, escaped: bool, display: bool) -> Non
         c, length = unescape(buffer, i, end) if escaped else (buffer[i], 1)
         i += length
         if c <= 32:
-            s[SPACE] = 1
+            s[at.SPACE] = 1
         else:
             put(sheet, c)
     put(sheet, 36)
@@ -195,7 +172,7 @@ def write_tex(sheet: Any, i: int, end: int, escaped: bool, display: bool) -> Non
         put(sheet, 36)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def is_numbers(out: Any, start: int, end: int) -> Any:
     """Whether the bytes are digits and blanks, at least one digit."""
     digits = 0
@@ -208,32 +185,32 @@ def is_numbers(out: Any, start: int, end: int) -> Any:
     return digits > 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def counts_up(out: Any, start: int, end: int) -> Any:
     """Whether the lines are two or more numbers, each one more than the last."""
-    last, value, lines = -1, -1, 0
+    last, value, lines = np.int64(-1), np.int64(-1), 0
     for i in range(start, end + 1):
         c = out[i] if i < end else np.uint8(10)
         if 48 <= c <= 57:
-            value = max(value, 0) * 10 + np.int64(c) - 48
+            value = max(value, np.int64(0)) * 10 + np.int64(c) - 48
             if value > 9_999_999:
                 return False
         elif c == 10:
             if value >= 0:
                 if lines and value != last + 1:
                     return False
-                last, value = value, -1
+                last, value = value, np.int64(-1)
                 lines += 1
         elif c != 32 and c != 9:
             return False
     return lines >= 2
 
 
-@njit(cache=True, nogil=True)
-def end_block(sheet: Any, title_keys: Any) -> None:
+@kernel
+def end_block(sheet: Any) -> None:
     """Fill the row of the block under way, or give its bytes back."""
     s, out = sheet.state, sheet.out
-    start, end = s[START], s[OUT]
+    start, end = s[at.START], s[at.OUT]
     while end > start and out[end - 1] <= 32:
         end -= 1
     first_line = start
@@ -241,21 +218,43 @@ def end_block(sheet: Any, title_keys: Any) -> None:
         if out[start] == 10:
             first_line = start + 1
         start += 1
-    start = first_line if s[PRE] else start
-    listed = s[GUTTERS] > 0 and is_numbers(out, start, end)
+    start = first_line if s[at.PRE] else start
+    listed = s[at.GUTTERS] > 0 and is_numbers(out, start, end)
     if listed:
-        s[CODE_ROW] = sheet.parent[s[GUTTER_NODE]]
-    if end == start or s[FIRST] == 0 or listed or (s[PRE] and counts_up(out, start, end)):
-        s[OUT] = s[START]
+        s[at.CODE_ROW] = sheet.elements[s[at.GUTTER_NODE], at.E_PARENT]
+    if end == start or s[at.FIRST] == 0 or listed or (s[at.PRE] and counts_up(out, start, end)):
+        s[at.OUT] = s[at.START]
     else:
-        row = sheet.blocks[s[BLOCKS]]
-        count_text(out, start, end, row, title_keys)
-        row[B_START], row[B_END] = start, end
-        row[B_NODE], row[B_FIRST], row[B_TAG] = s[NODE], s[FIRST], sheet.tag[s[NODE]]
-        row[B_LINK], row[B_LINKS] = s[LINK_BYTES], s[LINKS]
-        row[B_BR], row[B_IMG], row[B_BOLD] = s[BREAKS], s[IMAGES], s[BOLD_BYTES]
-        s[BLOCKS] += 1
-        s[BREAKS] = s[IMAGES] = 0
-        s[OUT] = s[START] = end
-    s[FIRST] = s[LINK_BYTES] = s[LINKS] = s[BOLD_BYTES] = s[SPACE] = 0
-    s[RAISED] = -1
+        row = sheet.blocks[s[at.BLOCKS]]
+        count_text(out, start, end, row, sheet.titles)
+        row[voc.B_START], row[voc.B_END] = start, end
+        row[voc.B_NODE], row[voc.B_FIRST] = s[at.NODE], s[at.FIRST]
+        row[voc.B_TAG] = sheet.elements[s[at.NODE], at.E_TAG]
+        row[voc.B_LINK], row[voc.B_LINKS] = s[at.LINK_BYTES], s[at.LINKS]
+        row[voc.B_BR], row[voc.B_IMG], row[voc.B_BOLD] = (
+            s[at.BREAKS],
+            s[at.IMAGES],
+            s[at.BOLD_BYTES],
+        )
+        s[at.BLOCKS] += 1
+        s[at.BREAKS] = s[at.IMAGES] = 0
+        s[at.OUT] = s[at.START] = end
+    s[at.FIRST] = s[at.LINK_BYTES] = s[at.LINKS] = s[at.BOLD_BYTES] = s[at.SPACE] = 0
+    s[at.RAISED] = -1
+
+
+@kernel
+def break_line(sheet: Any, t: int) -> None:
+    """End the block at a block-level tag or `<br>`; inside preformatted text `<br>` is a line."""
+    s = sheet.state
+    if t == BR and s[at.PRE]:
+        sheet.out[s[at.OUT]] = 10
+        s[at.OUT] += 1
+        return
+    breaks = s[at.BREAKS]
+    blocks = s[at.BLOCKS]
+    end_block(sheet)
+    if t != BR:
+        s[at.BREAKS] = 0
+    else:
+        s[at.BREAKS] = 1 if s[at.BLOCKS] > blocks else min(breaks + 1, 9)

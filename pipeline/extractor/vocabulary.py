@@ -9,26 +9,31 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+
+def _list(words: str) -> list[str]:
+    return words.split()
+
+
 BLOCK, INLINE, VOID, SKIPPED, RAW = range(5)
 """Kinds of tags: one that ends a block, one inside a line, one without content, one skipped with
 all it holds, and one whose content is text up to its end tag."""
 
-BLOCK_TAGS = (
+BLOCK_TAGS = _list(
     "p div li td th tr table h1 h2 h3 h4 h5 h6 ul ol dl dt dd article main section header footer "
     "nav aside form fieldset figure figcaption blockquote pre details summary body html tbody "
     "thead tfoot caption center address title legend dialog noscript listing"
-).split()
-INLINE_TAGS = (
+)
+INLINE_TAGS = _list(
     "a abbr acronym b bdi bdo big cite code data del dfn em font i ins kbd label mark nobr q rp rt "
     "ruby s samp small span strike strong sub sup time tt u var button picture blink math msup "
     "msub mfrac msubsup annotation annotation-xml mjx-container mjx-math mjx-assistive-mml"
-).split()
-VOID_TAGS = (
+)
+VOID_TAGS = _list(
     "area base br col embed hr img input link meta param source track wbr basefont bgsound frame "
     "keygen"
-).split()
-SKIPPED_TAGS = "head template svg select textarea object canvas video audio datalist map".split()
-RAW_TAGS = "script style iframe noembed noframes xmp plaintext".split()
+)
+SKIPPED_TAGS = _list("head template svg select textarea object canvas video audio datalist map")
+RAW_TAGS = _list("script style iframe noembed noframes xmp plaintext")
 
 TAGS = ["?", *BLOCK_TAGS, *INLINE_TAGS, *VOID_TAGS, *SKIPPED_TAGS, *RAW_TAGS]
 """By code. `?` is any other element; outside formulas it ends a block."""
@@ -83,26 +88,26 @@ perhaps the line numbers of a listing (they are where it holds digits only)."""
 LINE, NUMBERS, JAX, PREVIEW = 1 << 44, 1 << 45, 1 << 46, 1 << 47
 """Halves of names: line numbers; the preview of a formula whose source follows."""
 SPECIAL_WORDS = {
-    **dict.fromkeys("gutter lineno linenos linenumber linenumbers lnt ln".split(), GUTTER),
-    **dict.fromkeys("line lines".split(), LINE),
-    **dict.fromkeys("no nos num number numbers".split(), NUMBERS),
+    **dict.fromkeys(_list("gutter lineno linenos linenumber linenumbers lnt ln"), GUTTER),
+    **dict.fromkeys(_list("line lines"), LINE),
+    **dict.fromkeys(_list("no nos num number numbers"), NUMBERS),
     "jax": JAX,
     "preview": PREVIEW,
 }
 
 HINT_BITS = {
     **dict.fromkeys(
-        "Article NewsArticle BlogPosting ReportageNewsArticle TechArticle article".split(), 1
+        _list("Article NewsArticle BlogPosting ReportageNewsArticle TechArticle article"), 1
     ),
     **dict.fromkeys(("Product", "product"), 2),
-    **dict.fromkeys("DiscussionForumPosting QAPage Question".split(), 4),
-    **dict.fromkeys("ItemList CollectionPage ProductCollection".split(), 8),
+    **dict.fromkeys(_list("DiscussionForumPosting QAPage Question"), 4),
+    **dict.fromkeys(_list("ItemList CollectionPage ProductCollection"), 8),
     "website": 16,
     "VideoObject": 32,
     "Recipe": 64,
 }
 """What a page says it is (schema.org types, Open Graph), as bits of `Page.hints`."""
-HINT_NAMES = "article product forum list website video recipe".split()
+HINT_NAMES = _list("article product forum list website video recipe")
 HINT_ARTICLE, HINT_FORUM = 1, 4
 
 (
@@ -141,20 +146,6 @@ def fnv(word: str) -> int:
     return value
 
 
-def hash_table(items: dict[str, int]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-    """Keys and values of an open table: at most a quarter full, 0 marks a free slot."""
-    size = 1 << (len(items) * 4).bit_length()
-    keys, values = np.zeros(size, np.uint64), np.zeros(size, np.int64)
-    for word, value in items.items():
-        key = fnv(word)
-        slot = key & (size - 1)
-        while keys[slot] and int(keys[slot]) != key:
-            slot = (slot + 1) & (size - 1)
-        keys[slot] = key
-        values[slot] |= value
-    return keys, values
-
-
 def _words() -> dict[str, int]:
     found = dict(SPECIAL_WORDS)
     for group, words in enumerate(WORDS.values()):
@@ -163,7 +154,35 @@ def _words() -> dict[str, int]:
     return found
 
 
-TAG_TABLE = hash_table(TAG_CODE)
-WORD_TABLE = hash_table(_words())
-ATTRIBUTE_TABLE = hash_table(ATTRIBUTES)
-HINT_TABLE = hash_table(HINT_BITS)
+TAG_SALT, WORD_SALT, ATTRIBUTE_SALT, HINT_SALT = (fnv(f"{name} of pages") for name in "tawh")
+KIND_SHIFT = 16
+
+
+def _lexicon() -> NDArray[np.uint64]:
+    """One open table [slots, (key, value)] of all four vocabularies, at most a quarter full.
+
+    A key is the hash of the word, salted by its vocabulary; 0 marks a free slot. The value of a tag
+    is its code, and its kind above `KIND_SHIFT`.
+    """
+    tags = {name: code | int(TAG_KIND[code]) << KIND_SHIFT for name, code in TAG_CODE.items()}
+    entries = [
+        (fnv(word) ^ salt, value)
+        for salt, words in (
+            (TAG_SALT, tags),
+            (WORD_SALT, _words()),
+            (ATTRIBUTE_SALT, ATTRIBUTES),
+            (HINT_SALT, HINT_BITS),
+        )
+        for word, value in words.items()
+    ]
+    size = 1 << (len(entries) * 4).bit_length()
+    table = np.zeros((size, 2), np.uint64)
+    for key, value in entries:
+        slot = key & (size - 1)
+        while table[slot, 0]:
+            slot = (slot + 1) & (size - 1)
+        table[slot] = key, value
+    return table
+
+
+LEXICON = _lexicon()

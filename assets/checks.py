@@ -1,9 +1,10 @@
-"""Asset checks: the gates of the manifests, and two questions that only the present can answer.
+"""Asset checks: the gates of the manifests, and questions that only the present can answer.
 
 A gate's verdict was written when the stage ran; its check shows it in the web UI, says what to do
 and stops the rest of the run where the gate blocks; the stages refuse such a manifest anyway.
 `configuration` asks whether a partition was made with today's configuration, classifier, code and
-libraries; `chain` whether what it was compared with is still what it was.
+libraries; `chain` whether what it was compared with is still what it was; `language_accuracy` how
+often the configured backend tells the language of labelled texts.
 """
 
 import contextlib
@@ -35,6 +36,8 @@ class Watched:
     """`module:function` below `pipeline.stages`."""
     partitions: dg.DynamicPartitionsDefinition | None
     gates: dict[str, bool]
+    asks: tuple[str, ...] = ("configuration",)
+    """What no manifest holds, and is found out when the checks run."""
 
 
 ALWAYS = {"conserved": True, "not_empty": True}
@@ -44,7 +47,9 @@ HOSTS = {**YIELD, "host_removal": True}
 WATCHED: dict[str, Watched] = {
     "snapshots": Watched("crawl:list_files", SNAPSHOTS, ALWAYS),
     "extracted_text": Watched("crawl:extract_text", SNAPSHOTS, YIELD),
-    "filtered_text": Watched("curation:filter_text", SNAPSHOTS, HOSTS),
+    "filtered_text": Watched(
+        "curation:filter_text", SNAPSHOTS, HOSTS, ("configuration", "language_accuracy")
+    ),
     "scored_text": Watched("curation:score_text", SNAPSHOTS, YIELD),
     "deduped_corpus": Watched("corpus:dedup_corpus", SNAPSHOTS, {**HOSTS, "chain": True}),
     "scrubbed_corpus": Watched("curation:scrub_text", SNAPSHOTS, {**HOSTS, "non_english": False}),
@@ -71,6 +76,8 @@ CURES: dict[str, str] = {
     "chain": "materialise deduped_corpus again for this snapshot and the later ones, in order",
     "mixture": "a source is too small for its weight: lower mixture.weights for it, raise "
     "mixture.max_epochs or lower mixture.total_tokens",
+    "language_accuracy": "look at the languages that are confused, in the tables of the check; "
+    "filter.language.backend: eldc is better on short texts",
     "configuration": "nothing moves by itself: see `gristmill plan`, then materialise these "
     "partitions, or leave them as they are",
 }
@@ -232,11 +239,15 @@ def results(
 ) -> Iterator[dg.AssetCheckResult]:
     """The results of the checks called `names`, over one partition, or the worst of several."""
     found = {p: m for p in partitions if (m := mill.find(asset, p)) is not None}
-    for name in sorted(names - {"configuration"}):
+    for name in sorted(names - {"configuration", "language_accuracy"}):
         each = [_gate(mill, name, manifest.content) for manifest in found.values()]
         yield _worst(each, list(found)) if each else absent(name, f"{asset} is not there yet")
     if "configuration" in names:
         yield configuration(mill, asset, list(found))
+    if "language_accuracy" in names:
+        from assets.languages import language_accuracy
+
+        yield language_accuracy(mill)
 
 
 def _gate(mill: Mill, name: str, content: Content) -> dg.AssetCheckResult:
@@ -271,7 +282,7 @@ def checks_of(asset: str, watched: Watched) -> dg.AssetChecksDefinition:
     Run without a partition they look at every partition that is there.
     """
     specs = [_spec(asset, name, blocking, watched) for name, blocking in watched.gates.items()]
-    specs.append(_spec(asset, "configuration", False, watched))
+    specs += [_spec(asset, name, False, watched) for name in watched.asks]
 
     @dg.multi_asset_check(name=f"{asset}_checks", specs=specs, can_subset=True)
     def checks(
@@ -317,6 +328,7 @@ DESCRIPTIONS: dict[str, str] = {
     "chain": "The earlier snapshots are what this one was compared with.",
     "mixture": "The realised shares are the requested ones (mixture.tolerance).",
     "configuration": "Made with today's configuration, classifier, code and libraries.",
+    "language_accuracy": "Languages of labelled texts are told right (references.language_labels).",
 }
 
 CHECKS = [checks_of(asset, watched) for asset, watched in WATCHED.items()]

@@ -192,7 +192,7 @@ def _figure(name: str, value: Any) -> dict[str, Any]:
     if isinstance(value, str):
         return {name: clean(value)}
     if isinstance(value, list):
-        rows = [{"": "", **one} if isinstance(one, Mapping) else _pair(one) for one in value]
+        rows = [dict(one) if isinstance(one, Mapping) else _pair(one) for one in value]
         return {name: table(_cells(row) for row in rows[:ROWS])} if rows else {}
     nested = {key: inner for key, inner in value.items() if isinstance(inner, Mapping)}
     plain = {key: inner for key, inner in value.items() if key not in nested}

@@ -55,6 +55,11 @@ class GatesConfig(Section):
     non_english: Share = Field(
         0.2, description="lowest share of the clean text that is not English; reported only"
     )
+    language_accuracy: Share = Field(
+        0.98,
+        description="lowest share of the long texts of references.language_labels whose language "
+        "is told right; asked by a check, not when the stage runs",
+    )
     hosts_wiped_out: Share = Field(
         0.5, description="largest share of the looked-at hosts that may be wiped out"
     )

@@ -16,6 +16,11 @@ class ReferencesConfig(Section):
     positive_label: str = Field(
         "1", description="label of the good class where labels are not 1/0 or true/false"
     )
+    language_labels: str | None = Field(
+        None,
+        description="JSONL(.gz) with `text, lang` and optionally `size` (long, short): the check "
+        "`language_accuracy` tells on them how often the language of filtered_text is right",
+    )
     benchmark_sets: list[str] = Field(
         default_factory=list, description="JSONL files or folders that training must never see"
     )

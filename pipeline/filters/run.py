@@ -18,10 +18,11 @@ import polars as pl
 from pipeline import language
 from pipeline.config.filter import FilterConfig
 from pipeline.filters.rules import Rule, RuleRow, below, decide, judge
+from pipeline.language_table import part_table
 from pipeline.part import PartResult
 
 CODE_VERSION = "2"
-LIBRARIES = ("polars", "numpy", "numba", "spacy", "budoux", "fasttext-community")
+LIBRARIES = ("polars", "numpy", "numba", "spacy", "icu4py")
 STAGE = "filtered_text"
 
 BATCH_BYTES = 2_000_000
@@ -73,7 +74,7 @@ def filter_documents(frame: pl.DataFrame, config: FilterConfig) -> PartResult:
         "decisions": decisions,
         "signals": pl.DataFrame([frame["doc_id"], *stored.get_columns()]),
     }
-    return PartResult(tables)
+    return PartResult(tables, extra={"languages": part_table(signals, decided)})
 
 
 def explain(text: str, url: str | None, config: FilterConfig) -> list[RuleRow]:

@@ -20,6 +20,7 @@ from pipeline.driver import Receipt, StageSpec
 from pipeline.errors import UsageError
 from pipeline.gates import host_removal, non_english, yield_band
 from pipeline.inputs import Input, file_checksum
+from pipeline.language_table import total_table
 from pipeline.manifest import InputRef, Manifest
 from pipeline.mill import Mill, run_stage, upstream
 from pipeline.part import PartResult
@@ -40,16 +41,22 @@ def filter_text(mill: Mill, snapshot: str) -> Manifest:
 def filter_input(mill: Mill, given: Input, out: Store, partition: str | None) -> Manifest:
     """Filter any input into a dataset folder."""
     from pipeline.filters import run
-    from pipeline.language import model_path
+    from pipeline.language import libraries, model_path
 
     model = model_path()
     config = by_content(section_json(mill.config.filter))
     config["language_model"] = file_checksum(model)
-    spec = StageSpec("filtered_text", run.CODE_VERSION, run.LIBRARIES, partition, config)
+    needed = (*run.LIBRARIES, *libraries(mill.config.filter.language))
+    spec = StageSpec("filtered_text", run.CODE_VERSION, needed, partition, config)
     gates = mill.config.gates
     rules = [yield_band(gates.yields.filtered_text, gates.min_sample), host_removal(gates)]
     work = partial(_filter, config=mill.config.filter)
-    return run_stage(mill, spec, given, work, out, rules=rules)
+    return run_stage(mill, spec, given, work, out, rules=rules, summarise=_languages)
+
+
+def _languages(receipts: Sequence[Receipt]) -> dict[str, Any]:
+    """Documents in, kept and dropped by language rules, over all parts."""
+    return {"languages": total_table(receipt.extra["languages"] for receipt in receipts)}
 
 
 def _filter(frame: pl.DataFrame, *, config: FilterConfig) -> PartResult:

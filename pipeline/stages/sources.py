@@ -31,7 +31,7 @@ from pipeline.store import Store
 if TYPE_CHECKING:
     import polars as pl
 
-CODE_VERSION = "1"
+CODE_VERSION = "2"
 STAGE = "source_texts"
 ENDINGS = (".jsonl", ".jsonl.gz", ".parquet")
 
@@ -89,15 +89,15 @@ def _step(mill: Mill, out: Store, name: str) -> Store:
 
 def _split(mill: Mill, given: Input, out: Store, source: str) -> Manifest:
     from pipeline import quality
-    from pipeline.language import model_path
+    from pipeline.language import libraries, model_path
 
     config = {
         "score": section_json(mill.config.score),
         "language": section_json(mill.config.filter.language),
         "language_model": file_checksum(model_path()),
     }
-    libraries = (*quality.LIBRARIES, "fasttext-community")
-    spec = StageSpec(f"{STAGE}.scored", CODE_VERSION, libraries, source, config)
+    needed = (*quality.LIBRARIES, *libraries(mill.config.filter.language))
+    spec = StageSpec(f"{STAGE}.scored", CODE_VERSION, needed, source, config)
     work = partial(_score, config=mill.config.score, language=mill.config.filter.language)
     return run_stage(mill, spec, given, work, out)
 

@@ -70,8 +70,8 @@ def in_title(keys: Any, h: Any) -> Any:
 @kernel
 def count_text(out: Any, start: int, end: int, row: Any, title_keys: Any) -> None:
     """Fill the columns of a row that count its text. Two ideographs or kana count as a word."""
-    words = sentences = commas = digits = capitals = cjk = chars = titled = 0
-    short = np.int64(0)
+    words = sentences = commas = digits = capitals = cjk = chars = 0
+    short = titled = np.int64(0)
     h, word, length = SEED, SEED, 0
     for i in range(start, end + 1):
         c = out[i] if i < end else np.uint8(32)

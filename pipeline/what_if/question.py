@@ -141,8 +141,9 @@ def lay(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     laid = dict(base)
     for key, value in over.items():
         old = laid.get(key)
-        deeper = isinstance(old, Mapping) and isinstance(value, Mapping) and value
-        laid[key] = lay(old, value) if deeper else value
+        if isinstance(old, Mapping) and isinstance(value, Mapping) and value:
+            value = lay(old, value)
+        laid[key] = value
     return laid
 
 

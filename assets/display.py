@@ -192,7 +192,7 @@ def _figure(name: str, value: Any) -> dict[str, Any]:
     if isinstance(value, str):
         return {name: clean(value)}
     if isinstance(value, list):
-        rows = [dict(one) if isinstance(one, Mapping) else _pair(one) for one in value]
+        rows = [_text_first(one) if isinstance(one, Mapping) else _pair(one) for one in value]
         return {name: table(_cells(row) for row in rows[:ROWS])} if rows else {}
     nested = {key: inner for key, inner in value.items() if isinstance(inner, Mapping)}
     plain = {key: inner for key, inner in value.items() if key not in nested}
@@ -206,6 +206,11 @@ def _figure(name: str, value: Any) -> dict[str, Any]:
     for key, inner in nested.items():
         shown |= _figure(f"{name}.{clean(str(key))}", inner)
     return shown
+
+
+def _text_first(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A manifest has its keys in alphabetical order; what a row is about goes first."""
+    return dict(sorted(row.items(), key=lambda item: not isinstance(item[1], str)))
 
 
 def _has_mappings(value: Mapping[str, Any]) -> bool:

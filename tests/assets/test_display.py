@@ -86,6 +86,7 @@ def test_a_summary_of_any_shape_becomes_numbers_and_tables() -> None:
             "languages": {"en": {"bytes": 8, "tokens": 2}, "de": {"bytes": 3, "tokens": 1}},
             "report": {"vocab_size": 9, "measured": {"by_language": {"en": {"tokens": 1}}}},
             "chain": [["A", "hash"]],
+            "told": [{"documents": 7, "language": "en"}, {"documents": 2, "language": "de"}],
             "total": 3,
             "nothing": None,
         }
@@ -95,6 +96,9 @@ def test_a_summary_of_any_shape_becomes_numbers_and_tables() -> None:
     assert rows(shown["report"]) == [{" ": "vocab_size", "value": 9}]
     assert "report.measured.by_language" in shown
     assert rows(shown["chain"]) == [{" ": "A", "value": "hash"}]
+    assert [next(iter(row.items())) for row in rows(shown["told"])] == [
+        ("language", "en"), ("language", "de"),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("share", "length"), [(0, 0), (0.001, 1), (1, 24), (2, 24), (-1, 0)])

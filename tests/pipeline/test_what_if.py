@@ -245,8 +245,9 @@ REFUSED = {
 @pytest.mark.parametrize(("key", "value"), REFUSED.items())
 def test_what_signals_cannot_tell_is_refused_by_name(folder: Path, key: str, value: Any) -> None:
     section, _, name = key.partition(".")
+    sections: dict[str, Any] = {section: {name: value}}
     with pytest.raises(ConfigError, match=rf"filter\.{key}.* cannot be told from the signals"):
-        ask(folder / "out", **{section: {name: value}})
+        ask(folder / "out", **sections)
 
 
 def test_an_emptied_list_and_a_removed_file_are_refused_too(folder: Path, tmp_path: Path) -> None:

@@ -22,6 +22,10 @@ SPACED, KANA, UNSPACED = 0, 1, 2
 """Whether a document's script puts blanks between words."""
 
 HAS_WORD_CHARACTER, HAS_LETTER, ENDS_SENTENCE, IS_PUNCTUATION = 1, 2, 4, 8
+"""Flags of a token."""
+
+KNOWN, PUNCTUATION, LETTER, SENTENCE_END, CATEGORY_P = 1, 2, 4, 8, 16
+"""Kinds of a character."""
 
 
 @njit(cache=True, nogil=True)
@@ -193,6 +197,28 @@ def rehash(old: Any, table: Any) -> None:
             table[slot, 0], table[slot, 1] = old[k, 0], old[k, 1]
 
 
+def table_of(hashes: Any, values: Any) -> Any:
+    """An open-addressing table of (hash, value) for distinct hashes that are not 0."""
+    size = 16
+    while size < 2 * len(hashes):
+        size *= 2
+    rows, table = np.stack([hashes, values], axis=1), np.zeros((size, 2), np.uint64)
+    rehash(rows, table)
+    return table
+
+
+@njit(cache=True, nogil=True)
+def find(table: Any, h: Any) -> Any:
+    """The number of a hash in a table of (hash, number), -1 where it has none."""
+    mask = np.uint64(len(table) - 1)
+    slot = (h >> np.uint64(7)) & mask
+    while table[slot, 0] != 0:
+        if table[slot, 0] == h:
+            return np.int64(table[slot, 1])
+        slot = (slot + np.uint64(1)) & mask
+    return -1
+
+
 @njit(cache=True, nogil=True)
 def expand(ids: Any, chunk_offsets: Any, starts: Any, chunk_tokens: Any) -> Any:
     """The token numbers of each document, chunk by chunk: (tokens, document offsets)."""
@@ -212,23 +238,64 @@ def expand(ids: Any, chunk_offsets: Any, starts: Any, chunk_tokens: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
-def describe(
-    buffer: Any, offsets: Any, lengths: Any, sums: Any, powers: Any, inverses: Any
-) -> None:
+def hash_spans(buffer: Any, spans: Any, out: Any) -> None:
+    """A 64-bit hash of each run of bytes [n, 2] begin and end; never 0."""
+    for t in range(len(spans)):
+        h = np.uint64(0xCBF29CE484222325)
+        for i in range(spans[t, 0], spans[t, 1]):
+            h = (h ^ np.uint64(buffer[i])) * PRIME
+        out[t] = mix(h) | np.uint64(1)
+
+
+@njit(cache=True, nogil=True)
+def describe(buffer: Any, spans: Any, lengths: Any, sums: Any, powers: Any, inverses: Any) -> None:
     """Length in characters and polynomial hash of each token.
 
     `sums` = sum of mix(byte) * M^position, `powers` = M^bytes, `inverses` = M^-bytes, modulo 2^64:
     what the hash of a concatenation is made of.
     """
-    for t in range(len(offsets) - 1):
+    for t in range(len(spans)):
         total, power, inverse = np.uint64(0), np.uint64(1), np.uint64(1)
         characters = 0
-        for i in range(offsets[t], offsets[t + 1]):
+        for i in range(spans[t, 0], spans[t, 1]):
             total += mix(np.uint64(buffer[i]) + np.uint64(1)) * power
             power *= MULTIPLIER
             inverse *= INVERSE
             characters += 1 if buffer[i] & 0xC0 != 0x80 else 0
         sums[t], powers[t], inverses[t], lengths[t] = total, power, inverse, characters
+
+
+@njit(cache=True, nogil=True)
+def unknown_characters(buffer: Any, spans: Any, kinds: Any, out: Any) -> int:
+    """Code points of the tokens that have no kind yet, each once; how many. They get KNOWN."""
+    n = 0
+    for t in range(len(spans)):
+        i = spans[t, 0]
+        while i < spans[t, 1] and n < len(out):
+            c = codepoint(buffer, i)
+            if kinds[c] == 0:
+                kinds[c] = KNOWN
+                out[n] = c
+                n += 1
+            i += 1 if c < 0x80 else 2 if c < 0x800 else 3 if c < 0x10000 else 4
+    return n
+
+
+@njit(cache=True, nogil=True)
+def flag_tokens(buffer: Any, spans: Any, kinds: Any, flags: Any) -> None:
+    """What is known of each token from the kinds of its characters."""
+    for t in range(len(spans)):
+        i, n, any_of, all_of = spans[t, 0], 0, 0, 255
+        while i < spans[t, 1]:
+            c = codepoint(buffer, i)
+            any_of |= kinds[c]
+            all_of &= kinds[c]
+            n += 1
+            i += 1 if c < 0x80 else 2 if c < 0x800 else 3 if c < 0x10000 else 4
+        flag = 0 if all_of & PUNCTUATION else HAS_WORD_CHARACTER
+        flag |= HAS_LETTER if any_of & LETTER else 0
+        flag |= ENDS_SENTENCE if n == 1 and all_of & SENTENCE_END else 0
+        flags[t] = flag | (IS_PUNCTUATION if all_of & CATEGORY_P else 0)
 
 
 @njit(cache=True, nogil=True)

@@ -2,23 +2,26 @@
 
 The words are those of spaCy's English tokenizer (`spacy.blank("en")`), which the published filters
 were run with (datatrove 0.10.1). It works on each run of characters between blanks by itself, so
-every distinct run is tokenised once, its tokens are kept in a table, and a document is put together
-by copying numbers. That gives the same tokens at many times the speed.
+every distinct run is tokenised once (`pipeline.chunks`), its tokens are kept in a table, and a
+document is put together by copying numbers: the same tokens at many times the speed.
 
 In documents written mostly in a script without blanks between words, the runs are segmented first
-(`pipeline.segment`). Such characters in other documents stay as the tokenizer has them.
+(`pipeline.segment`). Such characters in other documents, and documents that are told to be English,
+stay as the tokenizer has them: there the published filters never segment.
 """
 
 from __future__ import annotations
 
+import sys
 import unicodedata
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pipeline import word_kernels as kernels
 from pipeline.chunks import ChunkTokenizer
+from pipeline.segment import cut
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -30,8 +33,9 @@ UNSPACED_SHARE = 0.2
 """A document whose characters are to more than a fifth of such a script is segmented."""
 
 FIRST_SLOTS = 1 << 14
-MOST_RUNS = 1 << 20
-"""Distinct runs that are remembered at least; with more, all are forgotten: about 100 MiB."""
+MOST_KNOWN = 1 << 21
+"""Runs and tokens of runs that are remembered at least (some 80 MB of English text, 100 MiB of
+memory); with more, all are forgotten, so that memory is the same after any number of documents."""
 
 
 def _characters(ranges: str) -> frozenset[str]:
@@ -93,6 +97,13 @@ def series_of(texts: Texts) -> pl.Series:
     return series.alias("text")
 
 
+def spacing_of(texts: Texts) -> NDArray[np.uint8]:
+    """SPACED, KANA or UNSPACED for each document, by the script of its characters."""
+    spacing = np.zeros(len(texts), np.uint8)
+    kernels.spacing(texts.buffer, texts.offsets, UNSPACED_SHARE, spacing)
+    return spacing
+
+
 @dataclass(frozen=True)
 class Vocabulary:
     """What is known of each distinct token [n_tokens]."""
@@ -102,6 +113,17 @@ class Vocabulary:
     sums: NDArray[np.uint64]  # hash of the bytes; see word_kernels.describe
     powers: NDArray[np.uint64]
     inverses: NDArray[np.uint64]
+
+    @classmethod
+    def of(cls, n: int) -> Vocabulary:
+        """Room for `n` tokens."""
+        hashes = (np.empty(n, np.uint64) for _ in range(3))
+        return cls(np.empty(n, np.int32), np.empty(n, np.uint8), *hashes)
+
+    def __add__(self, more: Vocabulary) -> Vocabulary:
+        return Vocabulary(
+            *(np.concatenate([mine, more.__dict__[k]]) for k, mine in self.__dict__.items())
+        )
 
 
 @dataclass(frozen=True)
@@ -113,138 +135,162 @@ class Words:
     breaks: NDArray[np.int64]  # [n_documents] sentence starts after the first of each line
     spacing: NDArray[np.uint8]  # [n_documents] SPACED, KANA or UNSPACED
     vocabulary: Vocabulary
-    index: dict[str, int]  # token -> number
+    table: NDArray[np.uint64]  # of (hash, number) of tokens; may know later ones too
 
     def counts(self) -> NDArray[np.int64]:
         """Tokens per document."""
         return np.diff(self.offsets)
 
+    def number(self, word: str) -> int:
+        """The number of a token, -1 for one that the vocabulary does not have."""
+        data = np.frombuffer(word.encode(), np.uint8)
+        digest = np.empty(1, np.uint64)
+        kernels.hash_spans(data, np.array([[0, len(data)]]), digest)
+        found = int(kernels.find(self.table, digest[0]))
+        return found if found < len(self.vocabulary.lengths) else -1
+
     def numbers(self, words: Iterable[str]) -> NDArray[np.int8]:
         """Per token of the vocabulary: which of `words` it is, -1 for none."""
         found = np.full(len(self.vocabulary.lengths), -1, np.int8)
         for k, word in enumerate(words):
-            if word in self.index:
-                found[self.index[word]] = k
+            if (number := self.number(word)) >= 0:
+                found[number] = k
         return found
+
+
+class HashTable:
+    """Numbers things by their hashes, in the order in which they are first seen."""
+
+    def __init__(self) -> None:
+        self.rows = np.zeros((FIRST_SLOTS, 2), np.uint64)
+        self.known = 0
+
+    def number(self, hashes: NDArray[np.uint64]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+        """The number of each hash, and the positions of those that were new, in order."""
+        ids = np.empty(len(hashes), np.int32)
+        new = np.empty(len(hashes), np.int64)
+        first, done = self.known, 0
+        while True:
+            limit, at = len(self.rows) // 2, self.known - first
+            done, self.known = kernels.look_up(
+                hashes, done, self.rows, self.known, limit, ids, new[at:]
+            )
+            if done == len(hashes):
+                return ids, new[: self.known - first]
+            larger = np.zeros((2 * len(self.rows), 2), np.uint64)
+            kernels.rehash(self.rows, larger)
+            self.rows = larger
 
 
 class Tokenizer:
     """spaCy's tokenizer behind a table of the runs it has seen. One per process."""
 
-    def __init__(self, *, most_runs: int = MOST_RUNS) -> None:
+    def __init__(self, *, most_known: int = MOST_KNOWN) -> None:
         self._chunks = ChunkTokenizer()
-        self._most_runs = most_runs
+        self._most_known = most_known
+        self._kinds = np.zeros(sys.maxunicode + 1, np.uint8)
         self.clear()
 
     def clear(self) -> None:
         """Forget all runs and tokens, so that memory stays bounded."""
-        self._table = np.zeros((FIRST_SLOTS, 2), np.uint64)
-        self._index: dict[str, int] = {}
+        self._runs, self._tokens = HashTable(), HashTable()
         self._starts = np.zeros(1, np.int64)
-        self._chunk_tokens = np.zeros(0, np.int32)
-        empty = np.zeros(0, np.uint64)
-        self._vocabulary = Vocabulary(
-            np.zeros(0, np.int32), np.zeros(0, np.uint8), empty, empty, empty
-        )
+        self._run_tokens = np.zeros(0, np.int32)
+        self._vocabulary = Vocabulary.of(0)
+
+    @property
+    def known(self) -> int:
+        """Tokens of all runs that are remembered, and the runs: what memory grows with."""
+        return len(self._run_tokens) + len(self._starts)
 
     def words(self, texts: Texts, spacing: NDArray[np.uint8] | None = None) -> Words:
         """The tokens of every document.
 
-        `spacing` per document, where it is known from the text before an edit; else measured.
+        `spacing` per document: what `spacing_of` says unless the caller knows better.
         """
         n = len(texts)
-        if len(self._starts) > self._most_runs:
+        if self.known > self._most_known:
             self.clear()
         if spacing is None:
-            spacing = np.zeros(n, np.uint8)
-            kernels.spacing(texts.buffer, texts.offsets, UNSPACED_SHARE, spacing)
+            spacing = spacing_of(texts)
         most = n + _blanks(texts.buffer)
         hashes, gaps = np.empty(most, np.uint64), np.empty(most, np.uint8)
         runs = np.empty((most, 3), np.int64)
         offsets, tails = np.zeros(n + 1, np.int64), np.zeros(n, np.uint8)
         m = kernels.cut(texts.buffer, texts.offsets, spacing, hashes, runs, gaps, offsets, tails)
-        ids = self._numbers(texts.buffer, hashes[:m], runs)
-        tokens, token_offsets = kernels.expand(ids, offsets, self._starts, self._chunk_tokens)
+        ids, new = self._runs.number(hashes[:m])
+        if len(new):
+            self._learn(texts.buffer, runs[new])
+        tokens, token_offsets = kernels.expand(ids, offsets, self._starts, self._run_tokens)
         breaks = np.zeros(n, np.int64)
         kernels.sentence_breaks(
-            ids, gaps, offsets, tails, self._starts, self._chunk_tokens, self._vocabulary.flags,
+            ids, gaps, offsets, tails, self._starts, self._run_tokens, self._vocabulary.flags,
             breaks,
         )  # fmt: skip
-        return Words(tokens, token_offsets, breaks, spacing, self._vocabulary, self._index)
-
-    def _numbers(
-        self, buffer: NDArray[np.uint8], hashes: NDArray[np.uint64], runs: NDArray[np.int64]
-    ) -> NDArray[np.int32]:
-        """The number of each run; the table grows and learns as needed."""
-        ids = np.empty(len(hashes), np.int32)
-        new = np.empty(len(hashes), np.int64)
-        done, known, fresh = 0, len(self._starts) - 1, 0
-        first = known
-        while True:
-            limit = len(self._table) // 2
-            done, known = kernels.look_up(hashes, done, self._table, known, limit, ids, new[fresh:])
-            fresh = known - first
-            if done == len(hashes):
-                break
-            larger = np.zeros((2 * len(self._table), 2), np.uint64)
-            kernels.rehash(self._table, larger)
-            self._table = larger
-        if fresh:
-            self._learn(buffer, runs[new[:fresh]])
-        return ids
+        return Words(tokens, token_offsets, breaks, spacing, self._vocabulary, self._tokens.rows)
 
     def _learn(self, buffer: NDArray[np.uint8], new: NDArray[np.int64]) -> None:
         """Tokenise runs that were not known yet and append them to the table's columns."""
-        data = buffer.tobytes()
-        tokens: list[int] = []
-        ends: list[int] = []
-        before = len(self._index)
-        with self._chunks.memory_zone():
-            for begin, end, mode in zip(*(column.tolist() for column in new.T), strict=True):
-                for token in self._tokenise(data[begin:end].decode(), mode):
-                    number = self._index.setdefault(token, len(self._index))
-                    tokens.append(number)
-                ends.append(len(tokens))
-        starts = np.array(ends, np.int64) + len(self._chunk_tokens)
+        pieces = _pieces(buffer, new)
+        ends, counts = self._chunks.cut(pieces.buffer, pieces.begins, pieces.ends)
+        begins = np.empty_like(ends)
+        begins[1:] = ends[:-1]
+        firsts = np.cumsum(counts) - counts
+        begins[firsts[counts > 0]] = pieces.begins[counts > 0]
+        spans = np.stack([begins, ends], axis=1)
+        hashes = np.empty(len(spans), np.uint64)
+        kernels.hash_spans(pieces.buffer, spans, hashes)
+        numbers, fresh = self._tokens.number(hashes)
+        per_run = np.bincount(pieces.owners, weights=counts, minlength=len(new)).astype(np.int64)
+        starts = np.cumsum(per_run) + len(self._run_tokens)
         self._starts = np.concatenate([self._starts, starts])
-        self._chunk_tokens = np.concatenate([self._chunk_tokens, np.array(tokens, np.int32)])
-        self._describe([*self._index][before:])
+        self._run_tokens = np.concatenate([self._run_tokens, numbers])
+        self._vocabulary = self._vocabulary + self._describe(pieces.buffer, spans[fresh])
 
-    def _tokenise(self, chunk: str, mode: int) -> Iterable[str]:
-        if mode == kernels.SPACED:
-            return self._chunks.tokens(chunk)
-        return self._chunks.segmented(chunk, kana=mode == kernels.KANA)
+    def _describe(self, buffer: NDArray[np.uint8], spans: NDArray[np.int64]) -> Vocabulary:
+        made = Vocabulary.of(len(spans))
+        kernels.describe(buffer, spans, made.lengths, made.sums, made.powers, made.inverses)
+        points = np.empty(1 << 12, np.int64)
+        while n := kernels.unknown_characters(buffer, spans, self._kinds, points):
+            for c in points[:n].tolist():
+                self._kinds[c] |= self._kind(chr(c))
+        kernels.flag_tokens(buffer, spans, self._kinds, made.flags)
+        return made
 
-    def _describe(self, tokens: list[str]) -> None:
-        encoded = [token.encode() for token in tokens]
-        offsets = np.zeros(len(tokens) + 1, np.int64)
-        np.cumsum([len(e) for e in encoded], out=offsets[1:])
-        flags = np.array([self._flag(token) for token in tokens], np.uint8)
-        n, old = len(tokens), self._vocabulary
-        lengths = np.empty(n, np.int32)
-        sums, powers, inverses = (np.empty(n, np.uint64) for _ in range(3))
-        joined = np.frombuffer(b"".join(encoded), np.uint8)
-        kernels.describe(joined, offsets, lengths, sums, powers, inverses)
-        both: list[Any] = [
-            np.concatenate(pair)
-            for pair in (
-                (old.lengths, lengths), (old.flags, flags), (old.sums, sums),
-                (old.powers, powers), (old.inverses, inverses),
-            )
-        ]  # fmt: skip
-        self._vocabulary = Vocabulary(*both)
+    def _kind(self, character: str) -> int:
+        return (
+            kernels.PUNCTUATION * (character in PUNCTUATION)
+            | kernels.LETTER * character.isalpha()
+            | kernels.SENTENCE_END * (character in self._chunks.sentence_ends)
+            | kernels.CATEGORY_P * (unicodedata.category(character)[0] == "P")
+        )
 
-    def _flag(self, token: str) -> int:
-        if token.isalpha():
-            return kernels.HAS_WORD_CHARACTER | kernels.HAS_LETTER
-        flag = 0 if PUNCTUATION.issuperset(token) else kernels.HAS_WORD_CHARACTER
-        if any(map(str.isalpha, token)):
-            return flag | kernels.HAS_LETTER  # neither a sentence's end nor punctuation
-        if token in self._chunks.sentence_ends:
-            flag |= kernels.ENDS_SENTENCE
-        if all(unicodedata.category(c)[0] == "P" for c in token):
-            flag |= kernels.IS_PUNCTUATION
-        return flag
+
+@dataclass(frozen=True)
+class _Pieces:
+    """What is tokenised for some runs: the runs, or the words that segmentation made of them."""
+
+    buffer: NDArray[np.uint8]
+    begins: NDArray[np.int64]
+    ends: NDArray[np.int64]
+    owners: NDArray[np.int64]  # which run a piece is of, ascending
+
+
+def _pieces(buffer: NDArray[np.uint8], runs: NDArray[np.int64]) -> _Pieces:
+    """`runs` [n, 3] (begin, end, mode) in pieces; those of a mode without blanks are segmented."""
+    chosen = np.flatnonzero(runs[:, 2] != kernels.SPACED)
+    if not len(chosen):
+        return _Pieces(buffer, runs[:, 0], runs[:, 1], np.arange(len(runs)))
+    texts = [buffer[a:b].tobytes().decode() for a, b in runs[chosen, :2].tolist()]
+    numbers = np.ones(len(runs), np.int64)
+    sizes, numbers[chosen] = cut(texts)
+    owners = np.repeat(np.arange(len(runs)), numbers)
+    lengths = np.repeat(runs[:, 1] - runs[:, 0], numbers)
+    lengths[np.isin(owners, chosen)] = sizes
+    ahead = np.cumsum(lengths) - lengths  # bytes of all pieces before
+    first = np.cumsum(numbers) - numbers
+    begins = runs[owners, 0] + ahead - ahead[first[owners]]
+    return _Pieces(buffer, begins, begins + lengths, owners)
 
 
 def _blanks(buffer: NDArray[np.uint8]) -> int:

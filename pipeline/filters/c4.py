@@ -33,21 +33,24 @@ FAMILY = "c4"
 CITATIONS = (b"[edit]", b"[citation needed]")
 END_PUNCTUATION = b".?!\"'"
 PHRASES = (
-    (b"lorem ipsum", kernels.LOREM),
-    (b"javascript", kernels.JAVASCRIPT),
-    *(
-        (phrase, kernels.POLICY)
-        for phrase in (
-            b"terms of use", b"privacy policy", b"cookie policy", b"uses cookies",
-            b"use of cookies", b"use cookies",
-        )
-    ),
+    b"lorem ipsum", b"javascript", b"terms of use", b"privacy policy", b"cookie policy",
+    b"uses cookies", b"use of cookies", b"use cookies",
 )  # fmt: skip
-"""Phrases in lower case and what they mean for a line."""
+"""Phrases that matter, in lower case."""
+LOREM, JAVASCRIPT, POLICY = 0b1, 0b10, 0b11111100
+"""Which of them mean what."""
 
-INITIALS = np.zeros(256, np.bool_)
-"""The bytes with which a phrase can begin, in either case, and "{"."""
-INITIALS[[kernels.BRACE, *(text[0] - case for text, _ in PHRASES for case in (0, 32))]] = True
+
+def _starts() -> NDArray[np.int64]:
+    """The phrases that a byte may begin or be second in, letters in either case; see `contents`."""
+    starts = np.zeros((2, 256), np.int64)
+    for k, phrase in enumerate(PHRASES):
+        for place in (0, 1):
+            byte = phrase[place]
+            starts[place, [byte, ord(chr(byte).upper())]] |= 1 << k
+    starts[0, kernels.BRACE] |= kernels.CURLY
+    return starts
+
 
 SPAN = pl.Struct({"out": pl.UInt32, "in": pl.UInt32, "length": pl.UInt32})
 
@@ -88,11 +91,9 @@ def edit(texts: Texts, words: Words, config: C4Config, tokenizer: Tokenizer) -> 
     out, offsets = np.empty(size, np.uint8), np.zeros(n + 1, np.int64)
     segments, segment_offsets = np.empty((most, 3), np.int64), np.zeros(n + 1, np.int64)
     counts = np.empty((n, 5), np.int64)
-    phrases, phrase_bounds = _joined(tuple(text for text, _ in PHRASES))
-    drop = kernels.JAVASCRIPT * config.javascript | kernels.POLICY * config.policy
     kernels.edit_lines(
-        texts.buffer, texts.offsets, words.spacing, INITIALS, phrases, phrase_bounds,
-        np.array([bit for _, bit in PHRASES]), drop, *_joined(CITATIONS), _digits(),
+        texts.buffer, texts.offsets, words.spacing, *_joined(PHRASES), _starts(), LOREM,
+        JAVASCRIPT * config.javascript, POLICY * config.policy, *_joined(CITATIONS), _digits(),
         np.frombuffer(END_PUNCTUATION, np.uint8), config.remove_citations,
         config.terminal_punctuation, config.min_line_words, config.max_word_length, out, offsets,
         segments, segment_offsets, counts,

@@ -14,8 +14,8 @@ from numba import njit
 from pipeline.filters.line_kernels import DOT, NEWLINE, line_end, strip, three
 from pipeline.word_kernels import SPACED, blank, codepoint, unspaced
 
-LOREM, JAVASCRIPT, POLICY, CURLY = 1, 2, 4, 8
-"""Bits of what a line contains."""
+CURLY = 1 << 62
+"""Bit of what a line contains; the lower ones are phrases."""
 
 KEPT, REMOVED, LOREM_LINES, CURLY_LINES, CURLY_FIRST = 0, 1, 2, 3, 4
 """Columns of the counts of a document."""
@@ -38,27 +38,25 @@ def matches(buffer: Any, i: int, end: int, text: Any) -> bool:
 
 
 @njit(cache=True, nogil=True)
-def contents(
-    buffer: Any, begin: int, end: int, initials: Any, texts: Any, bounds: Any, bits: Any
-) -> int:
-    """The bits of all phrases that a run of bytes contains, and CURLY for "{".
+def contents(buffer: Any, begin: int, end: int, phrases: Any, bounds: Any, starts: Any) -> int:
+    """Bit k for the phrase k that a run of bytes contains, and CURLY for "{".
 
-    `initials` [256]: whether a byte can begin a phrase, or is "{".
+    `starts` [2, 256]: the phrases that have a byte at their first and at their second place, and
+    CURLY for "{" at the first.
     """
     found = 0
     for i in range(begin, end):
-        c = buffer[i]
-        if not initials[c]:
+        may = starts[0, buffer[i]]
+        if may == 0:
             continue
-        if c == BRACE:
-            found |= CURLY
-            continue
-        if c <= 90:
-            c += 32
-        for k in range(len(bits)):
-            begins = texts[bounds[k]] == c
-            if begins and matches(buffer, i, end, texts[bounds[k] : bounds[k + 1]]):
-                found |= bits[k]
+        found |= may & CURLY
+        may &= starts[1, buffer[i + 1]] if i + 1 < end else 0
+        k = 0
+        while may:
+            if may & 1 and matches(buffer, i, end, phrases[bounds[k] : bounds[k + 1]]):
+                found |= 1 << k
+            may >>= 1
+            k += 1
     return found
 
 
@@ -70,26 +68,31 @@ def count_line_words(
 
     In a document of a script without blanks each character of such a script is a word.
     """
-    words = length = 0
-    long = False
+    words = length = most = 0
     i = begin
     while i < end:
+        c = buffer[i]
+        if 32 < c < 0x80:
+            words += 1 if length == 0 else 0
+            length += 1
+            i += 1
+            continue
         step = blank(buffer, i, end)
         if step:
+            most = max(most, length)
             length = 0
             i += step
             continue
-        c = buffer[i]
         step = 1 if c < 0x80 else 2 if c < 0xE0 else 3 if c < 0xF0 else 4
         if not spaced and step > 2 and unspaced(codepoint(buffer, i)) != SPACED:
             words += 1
+            most = max(most, length)
             length = 0
         else:
             words += 1 if length == 0 else 0
             length += 1
-            long |= length > limit
         i += step
-    return words, long
+    return words, max(most, length) > limit
 
 
 @njit(cache=True, nogil=True)
@@ -170,16 +173,16 @@ def closed(out: Any, begin: int, end: int, ends: Any) -> bool:
 
 @njit(cache=True, nogil=True)
 def edit_lines(
-    buffer: Any, offsets: Any, spacing: Any, initials: Any, phrases: Any, phrase_bounds: Any,
-    phrase_bits: Any, drop: int, marks: Any, mark_bounds: Any, zeros: Any, ends: Any, cut: bool,
-    terminal: bool, min_words: int, longest: int, out: Any, out_offsets: Any, segments: Any,
-    segment_offsets: Any, counts: Any,
+    buffer: Any, offsets: Any, spacing: Any, phrases: Any, phrase_bounds: Any, starts: Any,
+    lorem: int, javascript: int, policy: int, marks: Any, mark_bounds: Any, zeros: Any, ends: Any,
+    cut: bool, terminal: bool, min_words: int, longest: int, out: Any, out_offsets: Any,
+    segments: Any, segment_offsets: Any, counts: Any,
 ) -> None:  # fmt: skip
     """Keep the lines that pass, without blanks at their ends and without citations.
 
-    `drop`: the bits for which a line is removed. Lines with "lorem ipsum" or "{" are counted
-    and kept: they condemn the page, not the line. `counts` [n, 5]: kept and removed lines, lines
-    with either, and whether a "{" comes first.
+    `javascript`, `policy`: bits of phrases for which a line is removed. Lines with `lorem` or "{"
+    are counted and kept: they condemn the page, not the line. `counts` [n, 5]: kept and removed
+    lines, lines with either, and whether a "{" comes first.
     """
     at = n = 0
     for d in range(len(offsets) - 1):
@@ -190,9 +193,10 @@ def edit_lines(
         while start < end:
             step = 0
             while i < end:
-                step = line_end(buffer, i, end)
-                if step:
-                    break
+                if not 0x1E < buffer[i] < 0xC2:
+                    step = line_end(buffer, i, end)
+                    if step:
+                        break
                 i += 1
             low, high = strip(buffer, start, i)
             mark, mark_n = at, n
@@ -209,16 +213,16 @@ def edit_lines(
                     buffer, low, high, cut, marks, mark_bounds, zeros, out, at, origin, base,
                     segments, n, first,
                 )  # fmt: skip
-                found = contents(out, begin, at, initials, phrases, phrase_bounds, phrase_bits)
+                found = contents(out, begin, at, phrases, phrase_bounds, starts)
                 keep = not terminal or closed(out, begin, at, ends)
-                if keep and found & LOREM:
+                if keep and found & lorem:
                     counts[d, LOREM_LINES] += 1
-                keep = keep and not found & drop & JAVASCRIPT
+                keep = keep and not found & javascript
                 if keep and found & CURLY:
                     counts[d, CURLY_LINES] += 1
                     if counts[d, LOREM_LINES] == 0:
                         counts[d, CURLY_FIRST] = 1
-                keep = keep and not found & drop & POLICY
+                keep = keep and not found & policy
             if keep:
                 counts[d, KEPT] += 1
             else:

@@ -183,27 +183,29 @@ def symbols(buffer: Any, offsets: Any, out: Any) -> None:
     """ "#" and ellipses, share of bullet lines and of lines that end in an ellipsis [n, 4]."""
     for d in range(len(offsets) - 1):
         begin, end = offsets[d], offsets[d + 1]
-        hashes = dots = ellipses = 0
-        for i in range(begin, end):
+        hashes = ellipses = 0
+        i = begin
+        while i < end:
             c = buffer[i]
-            if 47 < c < 128:  # letters and digits: none of what is counted
-                dots = 0
+            if c == DOT:
+                first = i
+                while i < end and buffer[i] == DOT:
+                    i += 1
+                ellipses += (i - first) // 3
                 continue
             hashes += 1 if c == HASH else 0
-            dots = dots + 1 if c == DOT else 0
-            if dots == 3:
+            if c == 0xE2 and three(buffer, i, 0xE2, 0x80, 0xA6):
                 ellipses += 1
-                dots = 0
-            elif c == 0xA6 and i - begin >= 2 and buffer[i - 1] == 0x80 and buffer[i - 2] == 0xE2:
-                ellipses += 1
+            i += 1
         n = bullets = trailing = 0
         i = start = begin
         while start < end:
             step = 0
             while i < end:
-                step = line_end(buffer, i, end)
-                if step:
-                    break
+                if not 0x1E < buffer[i] < 0xC2:
+                    step = line_end(buffer, i, end)
+                    if step:
+                        break
                 i += 1
             low, high = strip(buffer, start, i)
             n += 1

@@ -10,22 +10,21 @@ import spacy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.chunks import PLAIN, ChunkTokenizer
-from pipeline.segment import segment
+from pipeline import word_kernels as kernels
 from pipeline.words import Tokenizer, Words, series_of, texts_of, tokenizer
 
 SPACY = spacy.blank("en")
 SPACY.add_pipe("sentencizer")
-CHUNKS = ChunkTokenizer()
-
-
-def tokens(words: Words) -> list[list[str]]:
-    names = list(words.index)
-    return [[names[t] for t in words.tokens[a:b]] for a, b in pairwise(words.offsets)]
 
 
 def reference(text: str) -> list[str]:
     return [token.text for token in SPACY.tokenizer(text) if token.text.strip()]
+
+
+def check(words: Words, expected: list[list[str]]) -> None:
+    """The tokens of each document are those expected: numbers stand for tokens one to one."""
+    numbers = [[words.number(token) for token in tokens] for tokens in expected]
+    assert [words.tokens[a:b].tolist() for a, b in pairwise(words.offsets)] == numbers
 
 
 TEXTS = [
@@ -37,29 +36,32 @@ TEXTS = [
 
 
 def test_tokens_are_those_of_spacy() -> None:
-    assert tokens(tokenizer().words(texts_of(pl.Series(TEXTS)))) == [*map(reference, TEXTS)]
+    check(tokenizer().words(texts_of(pl.Series(TEXTS))), [*map(reference, TEXTS)])
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.text(alphabet="aBé1.,'\"-! \t\n\u00a0…", max_size=60))
 def test_tokens_are_those_of_spacy_on_any_text(text: str) -> None:
-    assert tokens(tokenizer().words(texts_of(pl.Series([text])))) == [reference(text)]
+    check(tokenizer().words(texts_of(pl.Series([text]))), [reference(text)])
 
 
-SIGNS = st.sampled_from(["", *"([\"',;:?!)].", "'s", '."', '?"', "),", ".)", "-", "n't"])
-STEMS = st.sampled_from(["word", "Inc", "Jan", "don", "let", "Zürich", "can", "dont", "what", "ma"])
-
-
-@settings(max_examples=300, deadline=None)
-@given(st.tuples(SIGNS, STEMS, SIGNS, STEMS, SIGNS, SIGNS))
-def test_the_short_way_gives_the_same_cuts(parts: tuple[str, ...]) -> None:
-    chunk = "".join(parts)
-    assert list(CHUNKS.tokens(chunk)) == [token.text for token in SPACY.tokenizer(chunk)]
-
-
-def test_the_short_way_is_taken() -> None:
-    assert PLAIN.fullmatch('("Well-known"),') is None
-    assert PLAIN.fullmatch("(well-known),") is not None
+def test_what_is_known_of_tokens() -> None:
+    words = tokenizer().words(texts_of(pl.Series(["Zürich 42 … ? » a. — %x"])))
+    known = words.vocabulary
+    found = {
+        token: (known.lengths[words.number(token)], known.flags[words.number(token)])
+        for token in ("Zürich", "42", "…", "?", "»", "%")
+    }
+    word, letter, end, mark = (
+        kernels.HAS_WORD_CHARACTER, kernels.HAS_LETTER, kernels.ENDS_SENTENCE,
+        kernels.IS_PUNCTUATION,
+    )  # fmt: skip
+    assert found == {
+        "Zürich": (6, word | letter), "42": (2, word), "…": (1, mark), "?": (1, end | mark),
+        "»": (1, mark), "%": (1, mark),
+    }  # fmt: skip
+    assert words.number("Geneva") == -1
+    assert words.numbers(["Geneva", "42"]).tolist().count(1) == 1
 
 
 @settings(max_examples=100, deadline=None)
@@ -72,14 +74,34 @@ def test_sentences_are_those_of_spacy(parts: list[str]) -> None:
 
 
 def test_a_small_table_is_emptied_and_gives_the_same() -> None:
-    small = Tokenizer(most_runs=4)
+    small = Tokenizer(most_known=4)
     for text in [*TEXTS, *TEXTS]:
-        assert tokens(small.words(texts_of(pl.Series([text])))) == [reference(text)]
+        check(small.words(texts_of(pl.Series([text]))), [reference(text)])
+
+
+def test_memory_is_bounded_over_any_number_of_documents() -> None:
+    small = Tokenizer(most_known=3000)
+    sizes = set()
+    for k in range(40):
+        text = " ".join(f"w{n} (x{n})" for n in range(500 * k, 500 * k + 500))
+        words = small.words(texts_of(pl.Series([text])))
+        assert len(words.tokens) == 2000
+        assert small.known <= 3000 + 1000 + 2000  # the bound, and the runs and tokens of a batch
+        sizes.add(len(words.table))
+    assert len(sizes) == 1
+
+
+def test_words_of_a_batch_outlive_the_table() -> None:
+    small = Tokenizer(most_known=1)
+    words = small.words(texts_of(pl.Series(["one two"])))
+    small.words(texts_of(pl.Series(["three four five"])))
+    check(words, [["one", "two"]])
+    assert words.number("five") == -1
 
 
 def test_null_is_empty_and_slices_work() -> None:
     column = pl.Series("t", ["zero", "eins", None, "zwei"])[1:]
-    assert tokens(tokenizer().words(texts_of(column))) == [["eins"], [], ["zwei"]]
+    check(tokenizer().words(texts_of(column)), [["eins"], [], ["zwei"]])
     assert series_of(texts_of(column)).to_list() == ["eins", "", "zwei"]
 
 
@@ -97,9 +119,9 @@ SCRIPTS = {
 def test_scripts_without_blanks_have_words(code: str) -> None:
     text, low, high = SCRIPTS[code]
     words = tokenizer().words(texts_of(pl.Series([text])))
-    found = tokens(words)[0]
-    assert "".join(found) == text
-    assert low < sum(map(len, found)) / len(found) < high
+    lengths = words.vocabulary.lengths[words.tokens]
+    assert lengths.sum() == len(text)
+    assert low < lengths.mean() < high
     assert words.spacing[0] > 0
 
 
@@ -107,10 +129,4 @@ def test_a_few_such_characters_in_another_text_are_left_alone() -> None:
     text = "The words 東京タワー stand in an English sentence of some length, as names do."
     words = tokenizer().words(texts_of(pl.Series([text])))
     assert words.spacing[0] == 0
-    assert tokens(words)[0] == reference(text)
-
-
-@given(st.text(max_size=50), st.booleans())
-def test_segments_join_to_the_text(text: str, kana: bool) -> None:
-    chunk = "".join(text.split())
-    assert "".join(segment(chunk, kana=kana)) == chunk
+    check(words, [reference(text)])

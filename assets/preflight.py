@@ -17,6 +17,8 @@ def preflight(config: Config, kind: str, partition: str) -> None:
     stage that reads them.
     """
     check_name(kind, partition)
+    if kind != "run":
+        _languages(config)
     if kind == "snapshot":
         _snapshot(config, partition)
         _classifier(config)
@@ -35,6 +37,15 @@ def _snapshot(config: Config, name: str) -> None:
     if "://" not in place and not Path(place).exists():
         message = f"snapshot {name}: {place} is not there"
         raise UsageError(message, hint="check snapshots.location and the snapshot's name")
+
+
+def _languages(config: Config) -> None:
+    """What tells the languages is installed, and its labels are there if any are named."""
+    from pipeline.language import libraries
+
+    libraries(config.filter.language)
+    if config.references.language_labels:
+        expand("references.language_labels", [config.references.language_labels])
 
 
 def _classifier(config: Config) -> None:

@@ -4,10 +4,14 @@ import json
 from pathlib import Path
 
 import dagster as dg
+import pytest
 
 from assets.checks import results
 from assets.languages import language_accuracy
+from assets.preflight import preflight
+from pipeline import second_opinion
 from pipeline.config import load_config
+from pipeline.errors import ConfigError
 from pipeline.mill import Mill
 from resources.mill import open_mill
 
@@ -52,3 +56,12 @@ def test_labels_that_cannot_be_read_are_a_warning_that_names_the_key(tmp_path: P
     result = language_accuracy(mill_at(tmp_path, tmp_path / "absent.jsonl"))
     assert (result.passed, result.severity) == (False, dg.AssetCheckSeverity.WARN)
     assert "references.language_labels" in str(result.description)
+
+
+def test_a_run_is_refused_before_it_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    absent = {"references": {"language_labels": str(tmp_path / "absent.jsonl")}}
+    with pytest.raises(ConfigError, match=r"references\.language_labels"):
+        preflight(load_config(overrides=absent), "snapshot", "A")
+    monkeypatch.setattr(second_opinion, "find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match=r"filter\.language\.backend"):
+        preflight(load_config(sets=["filter.language.backend=eldc"]), "source", "A")

@@ -172,6 +172,7 @@ def _stage_verbs(verb: Any, verbs: Any) -> None:
     for name, noun, text in (
         ("classifier", "LABELS", "train the quality classifier"),
         ("tokenizer", "IN", "train the tokenizer"),
+        ("extractor", "LABELLED", "train the main-text extractor"),
     ):
         holder = verbs.add_parser(name, help=text)
         group = holder.add_subparsers(
@@ -180,6 +181,9 @@ def _stage_verbs(verb: Any, verbs: Any) -> None:
         train = verb("train", text, "data", group)
         train.add_argument("inputs", nargs="+", metavar=noun, type=local_path)
         train.add_argument("--out", type=out_file, required=True, metavar="FILE")
+    train.add_argument(  # the extractor's
+        "--predictions", type=out_file, metavar="FILE", help="texts of pages held back, as JSONL"
+    )
 
 
 def _store_verbs(verb: Any) -> None:
@@ -224,7 +228,11 @@ def _service_verbs(verb: Any) -> None:
     bench.add_argument("stage", metavar="STAGE")
     bench.add_argument("inputs", nargs="*", default=[], metavar="IN", type=local_path)
     bench.add_argument("--against", metavar="PEER", help="default: the first peer of the stage")
-    bench.add_argument("--rounds", type=int, default=3, metavar="N")
+    bench.add_argument("--input", dest="more", nargs="+", metavar="IN", type=local_path)
+    bench.add_argument("--rounds", type=int, metavar="N", help="default: 3")
+    bench.add_argument("--gold", metavar="FILE", type=local_path, help="extract: scores by it")
+    bench.add_argument("--labels", metavar="FILE", type=local_path, help="language: accuracy by it")
+    bench.add_argument("--markdown", action="store_true", help="rows for a table, with versions")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

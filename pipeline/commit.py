@@ -6,13 +6,14 @@ import json
 import os
 import platform
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 from pipeline.dataset import POINTER, current_manifest, manifest_key
-from pipeline.driver import Receipt, StageSpec
+from pipeline.driver import Cost, Receipt, StageSpec
 from pipeline.errors import ConflictError
 from pipeline.faults import fault
 from pipeline.figures import total_figures
@@ -26,18 +27,39 @@ class Clock:
 
     started: datetime = field(default_factory=lambda: datetime.now(UTC))
     begin: float = field(default_factory=time.monotonic)
+    own_cpu: float = field(default_factory=time.process_time)
     computed_bytes: int = 0
-    """Input of the parts that were not there yet: with the seconds, a measured rate."""
+    """Input of the parts that were not there yet: with the CPU time, a measured rate."""
+    parts_cpu: float = 0.0
+    """CPU seconds of these parts, in whatever process."""
+    mapped_cpu: float = 0.0
+    """CPU seconds of this process while parts were computed, by it or by workers."""
 
-    def computed(self, n_bytes: int) -> None:
-        """Count input of parts that had to be computed."""
-        self.computed_bytes += n_bytes
+    def computed(self, cost: Cost) -> None:
+        """Count a part that had to be computed."""
+        self.computed_bytes += cost.input_bytes
+        self.parts_cpu += cost.cpu_seconds
+
+    @contextmanager
+    def mapping(self) -> Iterator[None]:
+        """While parts are computed: what this process does then is counted with them."""
+        begin = time.process_time()
+        try:
+            yield
+        finally:
+            self.mapped_cpu += time.process_time() - begin
+
+    @property
+    def cpu_seconds(self) -> float:
+        """CPU time of the stage: its parts, and what is decided over all of them at once."""
+        return self.parts_cpu + time.process_time() - self.own_cpu - self.mapped_cpu
 
     def block(self, **more: Any) -> dict[str, Any]:
         """The `run` block of a manifest."""
         return {
             "started": self.started.isoformat(timespec="seconds"),
             "seconds": round(time.monotonic() - self.begin, 3),
+            "cpu_seconds": round(self.cpu_seconds, 3),
             "computed_bytes": self.computed_bytes,
             "host": platform.node(),
             "pid": os.getpid(),

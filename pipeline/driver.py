@@ -10,12 +10,14 @@ parts are found, unfinished ones are made, nothing half-done was ever visible.
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
+from pipeline.costs import cpu_seconds
 from pipeline.dataset import (
     checksum,
     encode_parquet,
@@ -92,6 +94,15 @@ class StageSpec:
         )
 
 
+class Cost(Frozen):
+    """What a part took where it was computed; it is in no hash."""
+
+    cpu_seconds: float
+    """Of the worker and its children."""
+    seconds: float
+    input_bytes: int
+
+
 class Receipt(Frozen):
     """What the finished work of one part was."""
 
@@ -106,6 +117,7 @@ class Receipt(Frozen):
     """Documents and bytes of what was kept (`figures.py`)."""
     extra: dict[str, Any]
     reproducible: bool = True
+    cost: Cost | None = None
 
 
 @dataclass(frozen=True)
@@ -135,18 +147,19 @@ def run_tasks(
     tasks: Sequence[PartTask],
     engine: Engine,
     progress: Callable[[int, int], None],
-    computed: Callable[[int], None],
+    computed: Callable[[Cost], None],
 ) -> list[Receipt]:
     """The receipts of all tasks, in order; those without one are computed by the engine.
 
-    `computed` is told the bytes of input of what is computed.
+    `computed` is told what each of the latter took.
     """
     found = finished(tasks)
     missing = [task for task in tasks if task.key not in found]
-    computed(sum(task.source.size_bytes for task in missing))
     progress(len(found), len(tasks))
     for done, receipt in enumerate(engine.map(run_part, missing), start=1):
         found[receipt.key] = receipt
+        if receipt.cost:
+            computed(receipt.cost)
         progress(len(tasks) - len(missing) + done, len(tasks))
     return [found[task.key] for task in tasks]
 
@@ -194,6 +207,7 @@ def read_receipt(store: Store, key: str) -> Receipt | None:
 
 def run_part(task: PartTask) -> Receipt:
     """Load, compute, publish the files, then the receipt. Runs in a worker process."""
+    begin, cpu = time.monotonic(), cpu_seconds()
     loaded = task.source.load()
     result = task.work(loaded.value)
     decided = "decisions" in result.tables
@@ -213,6 +227,11 @@ def run_part(task: PartTask) -> Receipt:
         figures=part_figures(result.tables["parts"]) if "parts" in result.tables else {},
         extra=result.extra,
         reproducible=result.reproducible,
+        cost=Cost(
+            cpu_seconds=round(cpu_seconds() - cpu, 4),
+            seconds=round(time.monotonic() - begin, 4),
+            input_bytes=task.source.size_bytes,
+        ),
     )
     task.out.write(receipt_key(task.key), receipt.model_dump_json(indent=1).encode())
     fault("stage.part.after_receipt")

@@ -124,7 +124,8 @@ def run_parts(
         mill.planning(spec, tasks)
         raise PlannedOnly
     progress = partial(mill.progress, spec.name)
-    return run_tasks(tasks, mill.engine, progress, clock.computed)
+    with clock.mapping():
+        return run_tasks(tasks, mill.engine, progress, clock.computed)
 
 
 def commit_stage(

@@ -3,7 +3,9 @@
 Each stage is asked for its part keys under the present configuration; a part with a receipt is
 there. That every part is there does not mean that the current manifest names them: a stage that was
 made with other settings since, or before its input changed, is told as such.
-Costs come from rates measured by the store's own earlier runs, else from `RATES`.
+Costs come from rates that the store's own earlier runs measured (the `run` blocks of manifests);
+where a stage was never run they are unknown, not guessed. `whole.py` goes from a sample of a
+snapshot to all of it.
 """
 
 from __future__ import annotations
@@ -16,19 +18,7 @@ from pipeline.dataset import read_manifest
 from pipeline.driver import PartTask, StageSpec, finished
 from pipeline.errors import GateError, UsageError
 from pipeline.manifest import Manifest
-from pipeline.mill import Mill, PlannedOnly
-
-RATES: dict[str, float] = {
-    "extracted_text": 0.6,
-    "filtered_text": 0.9,
-    "scored_text": 10.0,
-    "deduped_corpus": 4.0,
-    "scrubbed_corpus": 9.0,
-    "source_texts": 5.0,
-    "token_shards": 1.5,
-}
-"""MB of stored input per CPU second where nothing was measured yet, as seen on two crawls of 25 MB
-(LOG.md); a guess elsewhere."""
+from pipeline.mill import Mill, PlannedOnly, registered_snapshots
 
 UP_TO_DATE = "up to date"
 
@@ -44,8 +34,10 @@ class Planned:
     parts: int
     missing: int
     input_bytes: int
-    cpu_seconds: float
-    measured: bool
+    cpu_seconds: float | None
+    """Null where there is something to compute and no rate is known."""
+    rate_of: str | None
+    """The partition whose run measured the rate."""
     certain: bool
     """False behind a stage that is rebuilt: at most this, since equal output stops the ripple."""
     why: str
@@ -70,13 +62,13 @@ def plan_partition(
 def _ask(mill: Mill, name: str, partition: str, function: StageFunction, certain: bool) -> Planned:
     seen: list[tuple[StageSpec, Sequence[PartTask]]] = []
     asked = replace(mill, planning=lambda spec, tasks: seen.append((spec, tasks)))
-    nothing = Planned(name, partition, 0, 0, 0, 0.0, False, certain, "nothing to run")
+    nothing = Planned(name, partition, 0, 0, 0, 0.0, None, certain, "nothing to run")
     try:
         function(asked, partition)
     except PlannedOnly:
         pass
     except (UsageError, GateError) as error:
-        return replace(nothing, why=f"cannot run: {error.message}")
+        return replace(nothing, cpu_seconds=None, why=f"cannot run: {error.message}")
     if not seen:
         return nothing
     spec, tasks = seen[0]
@@ -86,19 +78,29 @@ def _ask(mill: Mill, name: str, partition: str, function: StageFunction, certain
     if not certain:
         missing, own = list(tasks), "at most, if the stages before it change their output"
     size = sum(task.source.size_bytes for task in missing)
-    rate, measured = _rate(mill, name, partition)
-    return Planned(
-        name, partition, len(tasks), len(missing), size, size / rate, measured, certain, own
-    )
+    rate = rate_of(mill, name, partition) if missing else Rate(0.0, None)
+    cost = size * rate.cpu_seconds if rate else None
+    measured = rate.partition if rate else None
+    return Planned(name, partition, len(tasks), len(missing), size, cost, measured, certain, own)
 
 
-def _rate(mill: Mill, name: str, partition: str) -> tuple[float, bool]:
-    """Input bytes per CPU second, and whether this store measured it."""
-    manifest = mill.find(name, partition)
-    if manifest and manifest.run.get("computed_bytes") and manifest.run["seconds"] > 0:
-        seconds = manifest.run["seconds"] * manifest.run["workers"]
-        return manifest.run["computed_bytes"] / seconds, True
-    return RATES.get(name, 10.0) * 1e6, False
+@dataclass(frozen=True)
+class Rate:
+    """CPU seconds a byte of input, and the partition whose run measured it."""
+
+    cpu_seconds: float
+    partition: str | None
+
+
+def rate_of(mill: Mill, stage: str, partition: str) -> Rate | None:
+    """What a stage takes: as this partition was made, else another one; None if none was."""
+    others = [name for name in reversed(registered_snapshots(mill.root)) if name != partition]
+    for name in (partition, *others):
+        manifest = mill.find(stage, name)
+        measured = manifest.run.get("computed_bytes") if manifest else None
+        if manifest and measured and manifest.run.get("cpu_seconds") is not None:
+            return Rate(manifest.run["cpu_seconds"] / measured, name)
+    return None
 
 
 def _why(

@@ -65,6 +65,15 @@ class Listing:
 
 
 @dataclass(frozen=True)
+class Extent:
+    """How much a whole snapshot is, whatever slice of it is taken."""
+
+    files: int
+    size_bytes: int | None
+    """Null where the listing has no sizes, and each file would have to be asked for."""
+
+
+@dataclass(frozen=True)
 class _File:
     """A file that is listed; one from a listing has no size before it is asked for."""
 
@@ -97,6 +106,18 @@ def list_snapshot(places: Places, snapshot: str, earlier: pl.DataFrame | None = 
     groups = cut_groups(sizes, config, earlier)
     table = _table(sizes, checksums, groups)
     return Listing(table, {file.name: file.location for file in chosen})
+
+
+def extent(places: Places, snapshot: str) -> Extent:
+    """The whole of a snapshot from its listing alone: one request, no file is touched.
+
+    Raises what `list_snapshot` raises where there is no such place or listing.
+    """
+    config = places.config.snapshots
+    place = snapshot_location(snapshot, config)
+    files = _unique(_find(place, config, places.open_store), place)
+    sizes = [file.size for file in files if file.size is not None]
+    return Extent(len(files), sum(sizes) if len(sizes) == len(files) else None)
 
 
 def snapshot_location(snapshot: str, config: SnapshotsConfig) -> str:

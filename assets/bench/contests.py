@@ -1,11 +1,23 @@
-"""The contests: for each stage and peer the two sides, the comparison, and what they need."""
+"""The contests: for each stage and peer the sides, the comparison, and what they need."""
 
 from dataclasses import dataclass
 from importlib.util import find_spec
 
+from pipeline.config import Config
 from pipeline.errors import UsageError
 
 CURE = "install it with `make bench`, or pip install -c constraints.txt -e '.[bench]'"
+MODES = ("best", "cascade", "trafilatura", "resiliparse")
+
+
+@dataclass(frozen=True)
+class Side:
+    """One contestant: a function `module:function`, imported by the worker."""
+
+    label: str
+    function: str
+    sets: tuple[str, ...] = ()
+    """Settings laid over the configuration, as `--set` takes them."""
 
 
 @dataclass(frozen=True)
@@ -23,6 +35,36 @@ class Contest:
     """Modules of the peer that must be installed."""
     says: str
     """What is compared with what."""
+    modes: tuple[str, ...] = ()
+    """Modes of extraction that ours is also measured in."""
+    peers: tuple[Side, ...] = ()
+    """Further forms of the peer; the ratio is against the faster one."""
+    shared: bool = False
+    """Whether the rounds share the input, a part each, rather than repeat it."""
+    clock: str = "cpu_seconds"
+    """What the ratio is of: `cpu_seconds` or `wall_seconds`."""
+
+    def sides(self, config: Config) -> tuple[list[Side], list[Side]]:
+        """Ours (first as configured, then in the other modes), and the forms of the peer."""
+        mode = config.extract.mode
+        label = f"gristmill, {mode}" if self.modes else "gristmill"
+        ours = [Side(label, self.ours)] + [
+            Side(f"gristmill, {other}", self.ours, (f"extract.mode={other}",))
+            for other in self.modes
+            if other != mode and _there(other)
+        ]
+        return ours, [Side(self.peer, self.theirs), *self.peers]
+
+
+def _there(mode: str) -> bool:
+    from pipeline.config import load_config
+    from pipeline.errors import ConfigError
+
+    try:
+        load_config(sets=[f"extract.mode={mode}"])
+    except ConfigError:
+        return False
+    return True
 
 
 def _contest(
@@ -36,6 +78,10 @@ def _contest(
     ours: str = "ours",
     theirs: str | None = None,
     compare: str = "compare",
+    modes: tuple[str, ...] = (),
+    peers: dict[str, str] | None = None,
+    shared: bool = False,
+    clock: str = "cpu_seconds",
 ) -> Contest:
     place = f"assets.bench.{module}"
     return Contest(
@@ -45,20 +91,37 @@ def _contest(
         f"{place}:{theirs or peer}",
         f"{place}:{compare}",
         needs,
-        packages or (peer,),
+        (peer,) if packages is None else packages,
         says,
+        modes,
+        tuple(Side(label, f"{place}:{name}") for label, name in (peers or {}).items()),
+        shared,
+        clock,
     )
 
+
+CHAIN_OF_PEER = ("datatrove", "warcio", "cchardet", "magic", "orjson")
 
 CONTESTS = (
     _contest(
         "extract", "trafilatura", "pages", ("pages",),
-        "extract_page (mode of the configuration, title and licence marks included) and "
-        "trafilatura.extract, on decoded HTML",
+        "extract_page (title and licence marks included) in each mode, and trafilatura.extract "
+        "without comments, on decoded HTML",
+        modes=MODES,
+    ),
+    _contest(
+        "extract", "resiliparse", "pages", ("pages",),
+        "extract_page (title and licence marks included) in each mode, and resiliparse's "
+        "extract_plain_text of main content, parsing included, on decoded HTML",
+        modes=MODES,
     ),
     _contest(
         "language", "fasttext", "language", ("documents",),
         "identify and the bare predict call on the whole text, both with lid.176",
+    ),
+    _contest(
+        "language", "datatrove", "language", ("documents",),
+        "identify and datatrove's FT176LID, with the same lid.176 file",
     ),
     _contest(
         "filter", "datatrove", "filtering", ("english",),
@@ -109,9 +172,18 @@ CONTESTS = (
         "the same shape and weights",
     ),
     _contest(
-        "curate", "datatrove", "chain", ("pages",),
-        "decoded pages to filtered English text (extract_page, filter_documents), and datatrove's "
-        "Trafilatura and filters with the same language model",
+        "curate", "datatrove", "chain", ("warcs",),
+        "WARC files to filtered English text on disk: the stages extract and filter, and "
+        "datatrove's WarcReader, Trafilatura (in its sandbox, and without), LanguageFilter, "
+        "Gopher, C4 and FineWeb filters, JsonlWriter; each round has its own files",
+        packages=CHAIN_OF_PEER, modes=MODES[:2], shared=True,
+        theirs="sandboxed", peers={"datatrove without sandbox": "in_process"},
+    ),
+    _contest(
+        "scaling", "copies", "scaling", ("warcs",),
+        "the stages extract and filter on WARC files with engine.workers=2, and two processes "
+        "with one worker, started together, that have half of the bytes each; wall time",
+        packages=(), clock="wall_seconds",
     ),
 )  # fmt: skip
 
@@ -122,7 +194,7 @@ def find_contest(stage: str, peer: str | None) -> Contest:
     if not known:
         stages = ", ".join(dict.fromkeys(contest.stage for contest in CONTESTS))
         message = f"no stage {stage!r} is measured"
-        raise UsageError(message, hint=f"one of {stages}")
+        raise UsageError(message, hint=f"one of {stages}; or growth, start")
     if peer is None:
         return known[0]
     for contest in known:

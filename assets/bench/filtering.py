@@ -62,9 +62,8 @@ def _digests(texts: "pl.Series") -> "pl.Series":
     return pl.Series("digest", values, pl.UInt64)
 
 
-def chain() -> Any:
-    """datatrove's chain: a function from a text to (reason or None, text as C4 left it)."""
-    from datatrove.data import Document
+def filters() -> list[Any]:
+    """datatrove's filters in FineWeb's order, with the published thresholds."""
     from datatrove.pipeline.filters import (
         C4QualityFilter,
         FineWebQualityFilter,
@@ -72,16 +71,23 @@ def chain() -> Any:
         GopherRepetitionFilter,
     )
 
-    filters = [
+    return [
         GopherRepetitionFilter(),
         GopherQualityFilter(),
         C4QualityFilter(filter_no_terminal_punct=False),
         FineWebQualityFilter(),
     ]
 
+
+def chain() -> Any:
+    """datatrove's chain: a function from a text to (reason or None, text as C4 left it)."""
+    from datatrove.data import Document
+
+    rules = filters()
+
     def judge(text: str) -> tuple[str | None, str]:
         document = Document(text=text, id="")
-        for family, rule in zip(FAMILIES, filters, strict=True):
+        for family, rule in zip(FAMILIES, rules, strict=True):
             verdict = rule.filter(document)
             if verdict is not True:
                 return f"{family}.{verdict[1]}", document.text
@@ -132,6 +138,7 @@ def compare(ours: "pl.DataFrame", theirs: "pl.DataFrame") -> dict[str, Any]:
         "documents": len(both),
         "decisions_equal": int(decisions.sum()),
         "reasons_equal": int(reasons.sum()),
+        "differing": len(differ),
         "kept": int(both["kept"].sum()),
         "texts_compared": len(kept),
         "texts_equal": int((kept["digest"] == kept["digest_theirs"]).sum()),

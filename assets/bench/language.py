@@ -1,4 +1,4 @@
-"""language: lid.176 on the beginning of a text, against the bare call on all of it."""
+"""language: lid.176 on the beginning of a text, against calls of the model on all of it."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -44,8 +44,29 @@ def fasttext(material: Material) -> Trial:
     )
 
 
+def datatrove(material: Material) -> Trial:
+    """The peer's `FT176LID` with the file that is installed here; it asks for all languages."""
+    import polars as pl
+    from datatrove.data import Document
+
+    from assets.bench.chain import peer_language
+
+    series = material.table("documents")["text"]
+    documents = [Document(text=text, id="") for text in series]
+    model = peer_language().model
+    model.languages = None
+    model.predict(Document(text="A line of text to begin with.", id=""))
+    return Trial(
+        run=lambda: [model.predict(document)[0][0] for document in documents],
+        finding=lambda found: pl.DataFrame({"language": [_label([code]) for code in found]}),
+        documents=len(documents),
+        size=int(series.str.len_bytes().sum()),
+    )
+
+
 def _label(labels: Any) -> str:
-    from pipeline.language import ISO_CODES, UNDETERMINED
+    from pipeline.config.languages import UNDETERMINED
+    from pipeline.language import ISO_CODES
 
     code = str(labels[0]).removeprefix("__label__") if len(labels) else UNDETERMINED
     return ISO_CODES.get(code, code)

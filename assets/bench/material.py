@@ -3,17 +3,22 @@
 Everything is made once, before the rounds, in a temporary folder; both sides read the same files.
 """
 
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipeline.config import Config
+from assets.commands.data import check_distinct
+from pipeline.config import Config, merge, parse_setting, validate
 from pipeline.errors import ConfigError, UsageError
 
 if TYPE_CHECKING:
     import polars as pl
+
+    from pipeline.bodies import Http
+    from pipeline.warc import Record
 
 WARC_ENDINGS = (".warc", ".warc.gz")
 HTML_ENDINGS = (".html", ".htm", ".xhtml")
@@ -26,29 +31,58 @@ Reader = Callable[[list[Path]], "pl.DataFrame"]
 
 
 @dataclass(frozen=True)
+class Warc:
+    """A WARC file of the input, with the pages it holds."""
+
+    path: Path
+    size: int
+    pages: int
+
+
+@dataclass(frozen=True)
 class Material:
     """A folder with what the sides read."""
 
     folder: Path
+    sets: tuple[str, ...] = ()
+    """Settings of one side, laid over the configuration."""
+    part: int = 0
+    parts: int = 1
+    """Which share of the WARC files this round has."""
 
     @cached_property
     def config(self) -> Config:
-        """The configuration that `bench` ran under."""
-        return Config.model_validate_json(self.path("config.json").read_bytes())
+        """The configuration that `bench` ran under, with the side's own settings."""
+        values = json.loads(self.path("config.json").read_bytes())
+        for setting in self.sets:
+            values = merge(values, parse_setting(setting))
+        return validate(values)
+
+    @cached_property
+    def warcs(self) -> list[Warc]:
+        """The WARC files of this round."""
+        path = self.path("warcs.json")
+        rows = json.loads(path.read_bytes()) if path.exists() else []
+        files = [Warc(Path(row["path"]), row["size"], row["pages"]) for row in rows]
+        return files[self.part :: self.parts]
 
     def path(self, name: str) -> Path:
         """A file of the material."""
         return self.folder / name
 
     def table(self, name: str) -> "pl.DataFrame":
-        """One of `pages`, `documents`, `english`, `signed`."""
+        """One of `captures`, `pages`, `documents`, `english`, `signed`."""
         import polars as pl
 
         return pl.read_parquet(self.path(f"{name}.parquet"))
 
 
 def make(
-    folder: Path, needs: Sequence[str], inputs: Sequence[Path], config: Config, read: Reader
+    folder: Path,
+    needs: Sequence[str],
+    inputs: Sequence[Path],
+    config: Config,
+    read: Reader | None = None,
 ) -> Material:
     """Prepare what is needed from `inputs`; without any, from the demo's sample.
 
@@ -61,9 +95,12 @@ def make(
         _sample(material)
     if not inputs:
         warcs = sorted(material.path("sample").glob("snapshots/*/*.warc.gz"))
-    if not (warcs or pages) and "pages" in needs:
-        message = "this contest is about pages, and no WARC or HTML file was given"
+    if (not (warcs or pages) and "pages" in needs) or (not warcs and "warcs" in needs):
+        kind = "WARC" if "warcs" in needs else "WARC or HTML"
+        message = f"this contest is about pages, and no {kind} file was given"
         raise UsageError(message, hint="give WARC files, or none for the demo's sample")
+    if "warcs" in needs:
+        _warcs(material, warcs, config)
     if "pages" in needs:
         _write(material, "pages", _pages(warcs, pages, config))
     if set(needs) & {"documents", "english", "signed", "tokenizer", "shards", "classifier"}:
@@ -104,25 +141,50 @@ def _sample(material: Material) -> None:
     build_sample(material.path("sample"))
 
 
+def _responses(warc: Path, config: Config) -> "Iterator[tuple[Record, Http]]":
+    """What a WARC file holds that should be a page, by its head."""
+    from pipeline.bodies import parse_http
+    from pipeline.warc import read_records
+
+    for record in read_records(warc, warc.name):
+        http = parse_http(record.block) if record.kind == "response" else None
+        if http is None or http.status != 200 or http.mime not in config.extract.accept:
+            continue
+        if http.body.strip() and not record.truncated:
+            yield record, http
+
+
+def _warcs(material: Material, warcs: list[Path], config: Config) -> None:
+    """`warcs.json`: the files with their pages counted; `captures`: these pages."""
+    import polars as pl
+
+    check_distinct(warcs)
+    frames, rows = [], []
+    for path in warcs:
+        keys = [(path.name, r.url, r.headers.get("warc-date")) for r, _ in _responses(path, config)]
+        schema = dict.fromkeys(("warc_file", "url", "date"), pl.String)
+        frames.append(pl.DataFrame(keys, schema=schema, orient="row"))
+        size = path.stat().st_size
+        rows.append({"path": str(path.resolve()), "size": size, "pages": len(keys)})
+    _write(material, "captures", pl.concat(frames))
+    material.path("warcs.json").write_text(json.dumps(rows))
+
+
 def _pages(warcs: list[Path], pages: list[Path], config: Config) -> "pl.DataFrame":
     """Decoded pages: `url, html`."""
     import polars as pl
 
-    from pipeline.bodies import BodyError, BodyTooLargeError, decode_body, parse_http
+    from pipeline.bodies import BodyError, BodyTooLargeError, decode_body
     from pipeline.charset import decode
-    from pipeline.warc import read_records
 
     rows: list[tuple[str | None, str]] = []
     for warc in warcs:
-        for record in read_records(warc, warc.name):
-            http = parse_http(record.block) if record.kind == "response" else None
-            if http is None or http.status != 200 or http.mime not in config.extract.accept:
-                continue
+        for record, http in _responses(warc, config):
             try:
                 body = decode_body(http, config.extract.max_bytes)
             except (BodyError, BodyTooLargeError):
                 continue
-            if body.strip() and not record.truncated:
+            if body.strip():
                 rows.append((record.url, decode(body, http.charset)[0]))
     rows += [(None, decode(path.read_bytes())[0]) for path in pages]
     schema = {"url": pl.String, "html": pl.String}
@@ -130,7 +192,7 @@ def _pages(warcs: list[Path], pages: list[Path], config: Config) -> "pl.DataFram
 
 
 def _documents(
-    warcs: list[Path], pages: list[Path], tables: list[Path], config: Config, read: Reader
+    warcs: list[Path], pages: list[Path], tables: list[Path], config: Config, read: Reader | None
 ) -> "pl.DataFrame":
     """Documents with text, extracted where pages were given; `doc_id` distinct."""
     import polars as pl
@@ -144,7 +206,7 @@ def _documents(
         for path in warcs
     ]
     frames += [extract_html(path, "pages", config.extract).tables["parts"] for path in pages]
-    if tables:
+    if tables and read:
         frames.append(read(tables))
     documents = pl.concat(frames, how="diagonal_relaxed")
     return documents.unique("doc_id", keep="first", maintain_order=True)

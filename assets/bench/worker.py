@@ -1,8 +1,9 @@
 """One side of a contest, once, in this process: `python -m assets.bench.worker JOB.json`.
 
 A side is a function `Material -> Trial` that does what is off the clock (imports, compilation,
-reading the input) and returns what is on it. Peak memory is that of the process up to the end of
-the run; what is compared is taken afterwards.
+reading the input) and returns what is on it. CPU time counts the process and its children; peak
+memory is that of the process up to the end of the run plus that of its largest child. What is
+compared is taken afterwards.
 """
 
 import gc
@@ -15,12 +16,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pipeline import costs
+
 if TYPE_CHECKING:
     import polars as pl
 
     from assets.bench.material import Material
-
-STATUS = Path("/proc/self/status")
 
 
 @dataclass(frozen=True)
@@ -50,22 +51,20 @@ def named(where: str) -> Callable[..., Any]:
 
 
 def timed(run: Callable[[], Any]) -> tuple[Any, float, float]:
-    """The result, CPU seconds of all threads of this process, wall seconds."""
+    """The result, CPU seconds of all threads and children of this process, wall seconds."""
     gc.collect()
-    wall, cpu = time.perf_counter(), time.process_time()
+    wall, cpu = time.perf_counter(), costs.cpu_seconds()
     result = run()
-    return result, time.process_time() - cpu, time.perf_counter() - wall
+    return result, costs.cpu_seconds() - cpu, time.perf_counter() - wall
 
 
 def peak_mib() -> float:
-    """Peak resident memory of this process in MiB (of this program: `ru_maxrss` outlives exec)."""
-    if STATUS.exists():
-        for line in STATUS.read_text().splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) / 1024
-    import resource
+    """Peak memory of this process plus that of its largest child, living or ended.
 
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    What a forked child shares with its parent counts twice.
+    """
+    living = [costs.peak_mib(child) for child in costs.descendants()]
+    return costs.peak_mib() + max([costs.peak_of_ended_mib(), *living])
 
 
 def measure(side: str, material: "Material") -> tuple[dict[str, float], "pl.DataFrame"]:
@@ -88,11 +87,13 @@ def measure(side: str, material: "Material") -> tuple[dict[str, float], "pl.Data
 
 
 def main(path: Path) -> None:
-    """Do the job that a file describes: `side, material, out`."""
+    """Do the job that a file describes: `side, material, sets, part, out`."""
     from assets.bench.material import Material
 
     job = json.loads(path.read_text())
-    figures, finding = measure(job["side"], Material(Path(job["material"])))
+    number, of = job["part"]
+    material = Material(Path(job["material"]), tuple(job["sets"]), number, of)
+    figures, finding = measure(job["side"], material)
     out = Path(job["out"])
     finding.write_parquet(out / "finding.parquet")
     (out / "figures.json").write_text(json.dumps(figures))

@@ -27,32 +27,35 @@ def run(arguments: argparse.Namespace) -> Result:
 
 
 def plan(arguments: argparse.Namespace) -> Result:
-    """`gristmill plan`: what would be rebuilt, and what it costs."""
+    """`gristmill plan`: what would be rebuilt, what it costs, and what the whole crawl would."""
     config = configuration(arguments)
     require_root(config, there=not arguments.snapshot)
     if arguments.snapshot is not None:
         check_name("snapshot", arguments.snapshot)
+    from assets.commands.planned import show_plan, show_whole
     from pipeline.mill import registered_snapshots
     from pipeline.plan import plan_partition
     from pipeline.stages.order import SNAPSHOT_STAGES
+    from pipeline.whole import try_whole
 
+    stages = [name for name, _ in SNAPSHOT_STAGES[1:]]
     with mill_for(arguments, config) as mill:
         names = [arguments.snapshot] if arguments.snapshot else registered_snapshots(mill.root)
         rows = [p for name in names for p in plan_partition(mill, name, SNAPSHOT_STAGES)]
+        whole = {name: found for name in names if (found := try_whole(mill, name, stages))}
     if not arguments.json:
-        if not names:
-            print("no snapshot is registered yet; look at a new one with --snapshot S")
-        for row in rows:
-            cost = f"{row.missing}/{row.parts} parts, {row.input_bytes / 1e6:,.1f} MB, "
-            cost += f"{row.cpu_seconds:,.0f} CPU s" + ("" if row.measured else " (guessed rate)")
-            print(f"{row.partition}  {row.stage:<16} {cost if row.missing else '-'}  {row.why}")
+        print("\n".join(show_plan(rows)))
+        for name, found in whole.items():
+            print("\n".join(["", *show_whole(name, found)]))
     sure = [row for row in rows if row.certain]
     return {
         "stages": [row.as_json() for row in rows],
         "missing": sum(row.missing for row in sure),
         "input_bytes": sum(row.input_bytes for row in sure),
-        "cpu_hours": sum(row.cpu_seconds for row in sure) / 3600,
-        "cpu_hours_at_most": sum(row.cpu_seconds for row in rows) / 3600,
+        "cpu_hours": sum(row.cpu_seconds or 0.0 for row in sure) / 3600,
+        "cpu_hours_at_most": sum(row.cpu_seconds or 0.0 for row in rows) / 3600,
+        "unknown": [f"{r.stage}/{r.partition}" for r in rows if r.cpu_seconds is None],
+        "whole": [found.as_json() for found in whole.values() if not isinstance(found, str)],
     }
 
 

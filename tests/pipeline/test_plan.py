@@ -54,7 +54,9 @@ def test_a_threshold_names_the_stage_and_what_may_follow(mill: Mill) -> None:
     assert rows["extracted_text"].missing == 0
     assert (filtered.missing, filtered.certain) == (filtered.parts, True)
     assert filtered.why == "configuration: gopher.min_words"
+    assert filtered.cpu_seconds is not None
     assert filtered.cpu_seconds > 0
+    assert filtered.rate_of == FIRST
     assert (scored.missing, scored.certain) == (scored.parts, False)
 
 

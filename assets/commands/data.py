@@ -155,6 +155,24 @@ def tokenizer_train(arguments: argparse.Namespace) -> Result:
     return _report(report, arguments)
 
 
+def extractor_train(arguments: argparse.Namespace) -> Result:
+    """`gristmill extractor train LABELLED... --out FILE [--predictions FILE]`."""
+    config = configuration(arguments)
+    from pipeline.extractor.labelled import find_labelled
+
+    labelled = find_labelled(arguments.inputs)
+    from pipeline.extractor import scores
+    from pipeline.extractor.train import train
+
+    trained = train(labelled.pages(config.extract.max_bytes), config.extract.comments)
+    _write(arguments.out, trained.model)
+    if arguments.predictions:
+        _write(arguments.predictions, trained.predictions())
+    if not arguments.json:
+        print(scores.table(trained.scores))
+    return _report({**labelled.counts, **trained.report()}, arguments)
+
+
 def tokenize(arguments: argparse.Namespace) -> Result:
     """`gristmill tokenize IN... --tokenizer FILE --out DIR`."""
     config = configuration(arguments)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.segment import PARTS, UNSPACED, segment
+from pipeline.segment import cut, segment
 
 SENTENCES = {
     "zh": [
@@ -54,7 +54,7 @@ def test_boundaries_are_those_marked_by_hand(code: str) -> None:
     marked = found = common = 0
     for sentence in SENTENCES[code]:
         words = sentence.split()
-        right, told = bounds(words), bounds(segment("".join(words), kana=code == "ja"))
+        right, told = bounds(words), bounds(segment("".join(words)))
         marked, found, common = marked + len(right), found + len(told), common + len(right & told)
     assert 2 * common / (marked + found) >= 0.88
 
@@ -62,31 +62,40 @@ def test_boundaries_are_those_marked_by_hand(code: str) -> None:
 @pytest.mark.parametrize("code", SENTENCES)
 def test_punctuation_digits_and_latin_words_are_pieces_of_their_own(code: str) -> None:
     first, second = ("".join(s.split()) for s in SENTENCES[code][:2])
-    words = segment(f"({first}。」C++3.14{second}!", kana=False)
+    words = segment(f"({first}。」C++3.14{second}!")
     assert words[0] == "("
     assert "。」C++3.14" in words
     assert words[-1] == "!"
     assert len(words) > 7
 
 
-@given(st.text(max_size=50), st.booleans())
-def test_pieces_join_to_the_run(text: str, kana: bool) -> None:
-    assert "".join(segment(text, kana=kana)) == text
+@given(st.text(max_size=50))
+def test_pieces_join_to_the_run(text: str) -> None:
+    run = "".join(text.split())
+    assert "".join(segment(run)) == run
 
 
-@given(st.text(st.sampled_from("博物館ガギー々ห้องលីລາມြန်a1。 "), max_size=40))
-def test_runs_of_these_scripts_join_too_and_no_piece_is_empty(text: str) -> None:
-    words = segment(text, kana=True)
-    assert "".join(words) == text
-    assert all(words)
+RUNS = st.lists(st.text(st.sampled_from("博物馆ガギー々ห้องលីລາမြန်a1。é😀𠀀"), max_size=12))
+
+
+@given(RUNS)
+def test_runs_are_cut_together_as_they_are_alone(runs: list[str]) -> None:
+    sizes, counts = cut(runs)
+    assert len(counts) == len(runs)
+    assert (sizes > 0).all()
+    ends = counts.cumsum()
+    for run, count, end in zip(runs, counts, ends, strict=True):
+        words = segment(run)
+        assert "".join(words) == run
+        assert [len(word.encode()) for word in words] == sizes[end - count : end].tolist()
+
+
+def test_other_scripts_are_left_whole() -> None:
+    assert segment("don't-stop,3.14!") == ["don't-stop,3.14!"]
+    assert segment("") == []
+    assert cut([])[0].tolist() == []
 
 
 def test_long_runs_are_cut_as_short_ones_are() -> None:
-    once = segment("博物馆里有很多古老的地图。", kana=False)
-    assert segment("博物馆里有很多古老的地图。" * 2000, kana=False) == once * 2000
-
-
-def test_parts_cover_every_character() -> None:
-    everything = "".join(map(chr, [*range(0x20, 0xD800), *range(0xE000, 0x11000)]))
-    assert "".join(match[0] for match in PARTS.finditer(everything)) == everything
-    assert UNSPACED
+    once = segment("博物馆里有很多古老的地图。")
+    assert segment("博物馆里有很多古老的地图。" * 2000) == once * 2000

@@ -18,10 +18,7 @@ from urllib.parse import urljoin
 from pipeline.bodies import Http
 
 if TYPE_CHECKING:
-    from resiliparse.parse.html import HTMLTree
-
-HINTS = re.compile("licen[cs]e|creativecommons|noai|noimageai|tdm-", re.IGNORECASE)
-"""A page without any of these has no mark: one scan saves the queries on most pages."""
+    from selectolax.lexbor import LexborHTMLParser
 
 DEED = re.compile(
     r"creativecommons\.org/(?:licen[cs]es|publicdomain)/([a-z][a-z+-]*)/(\d\.\d)(?:/([a-z]{2})\b)?",
@@ -55,14 +52,12 @@ class Marks:
 NO_MARKS = Marks()
 
 
-def page_marks(html: str, tree: HTMLTree, url: str | None) -> Marks:
+def page_marks(tree: LexborHTMLParser, url: str | None) -> Marks:
     """The marks inside the page: the first source of link, meta, json-ld, anchor that has one.
 
     An unnamed link to a deed (anchor) counts only while all of the page name one licence: a page
     about licences, or a gallery under several, is no mark.
     """
-    if not HINTS.search(html):
-        return NO_MARKS
     licence, source = next(_licences(tree, url), (None, None))
     return Marks(licence, source, _some(_page_reservations(tree)))
 
@@ -102,27 +97,24 @@ def _deed(kind: str, version: str, country: str | None) -> str:
     return f"CC-{kind.upper()}-{version}{port}"
 
 
-def _licences(tree: HTMLTree, url: str | None) -> Iterator[tuple[str, str]]:
+def _licences(tree: LexborHTMLParser, url: str | None) -> Iterator[tuple[str, str]]:
     """Licences with their source, in the order of trust."""
-    document = tree.document
-    if document is None:
-        return
-    for element in document.query_selector_all("[rel~=license][href]"):
-        if found := licence_id(_absolute(url, element.getattr("href") or "")):
+    for node in tree.css("[rel~=license][href]"):
+        if found := licence_id(_absolute(url, node.attributes["href"] or "")):
             yield found, "link"
-    for element in document.query_selector_all("meta[content]"):
-        name = element.getattr("name") or element.getattr("property") or ""
-        name = name or element.getattr("itemprop") or ""
-        if name.lower() in META_LICENCE and (found := licence_id(element.getattr("content") or "")):
+    for node in tree.css("meta[content]"):
+        said = node.attributes
+        name = said.get("name") or said.get("property") or said.get("itemprop") or ""
+        if name.lower() in META_LICENCE and (found := licence_id(said["content"] or "")):
             yield found, "meta"
-    for element in document.query_selector_all('script[type="application/ld+json"]'):
-        for value in _json_ld(element.text or ""):
+    for node in tree.css('script[type="application/ld+json"]'):
+        for value in _json_ld(node.text()):
             if found := licence_id(value):
                 yield found, "json-ld"
     deeds = [
         _deed(match[1].lower(), match[2], match[3])
-        for element in document.query_selector_all('a[href*="creativecommons.org/"]')
-        if (match := DEED.search(element.getattr("href") or ""))
+        for node in tree.css('a[href*="creativecommons.org/"]')
+        if (match := DEED.search(node.attributes["href"] or ""))
     ]
     if len(set(deeds)) == 1:
         yield deeds[0], "anchor"
@@ -153,12 +145,10 @@ def _json_ld(text: str) -> Iterator[str]:
             pending.extend(child for child in node.values() if isinstance(child, dict | list))
 
 
-def _page_reservations(tree: HTMLTree) -> Iterator[str]:
-    if tree.document is None:
-        return
-    for element in tree.document.query_selector_all("meta[name][content]"):
-        name = (element.getattr("name") or "").lower()
-        content = (element.getattr("content") or "").strip()
+def _page_reservations(tree: LexborHTMLParser) -> Iterator[str]:
+    for node in tree.css("meta[name][content]"):
+        name = (node.attributes["name"] or "").lower()
+        content = (node.attributes["content"] or "").strip()
         if name == "tdm-reservation" and content == "1":
             yield name
         elif name == "tdm-policy" and content:

@@ -3,7 +3,8 @@
 A parser that never returns is ended by the kernel after `extract.cpu_seconds` of CPU time (an
 interval timer, so machine load decides nothing); one that crashes natively ends its own process.
 Either way that page gets a reason and the next page a fresh child. The child is started once a
-worker process and serves all its files: 0.4 s, then some 0.1 ms a page.
+worker process and serves all its files; its kernels and its model are ready before the first page's
+clock runs. After that the way to it costs some 0.1 ms a page.
 """
 
 from __future__ import annotations
@@ -25,9 +26,17 @@ from pipeline.pages import Extracted, extract_page
 log = logging.getLogger("gristmill.extract")
 WALL_FACTOR = 20
 """A child that burns no CPU and does not answer is ended after so many times `cpu_seconds`."""
+COMPILE_SECONDS = 300
+"""What a child may take on top before its first answer, when it has to compile its kernels."""
+LAST_SECONDS = 20
+"""How long a child that closed its pipe may take to be gone, on a busy machine."""
 DEATHS_IN_A_ROW = 25
 """So many pages in a row that end their process are a broken installation, not bad pages."""
 Request = tuple[str, str | None, ExtractConfig]
+WARMING = (
+    '<meta property="og:type" content="article"><p>One sentence of main text, to begin with.</p>'
+    "<ul><li>An item</ul><table><tr><td>a<td>b</table><p>10<sup>6</sup> is a number."
+)
 
 
 class PageWorker:
@@ -39,6 +48,7 @@ class PageWorker:
         self._start()
 
     def _start(self) -> None:
+        self._ready = 0  # pages answered
         ours, theirs = socketpair()
         with theirs:
             program = [sys.executable, "-m", "pipeline.page_worker", str(theirs.fileno())]
@@ -56,22 +66,25 @@ class PageWorker:
 
         A page that ends its process is `extract.hang` (out of CPU time) or `extract.crash`.
         """
+        answered = True
         try:
             self._pipe.send((html, url, config))
-            answered = self._pipe.poll(WALL_FACTOR * config.cpu_seconds)
-            result: Extracted | None = self._pipe.recv() if answered else None
-        except (EOFError, ConnectionError):
-            result = None
-        else:
-            if result is not None:
-                self._deaths = 0
+            first = 0 if self._ready else COMPILE_SECONDS
+            answered = self._pipe.poll(WALL_FACTOR * config.cpu_seconds + first)
+            if answered:
+                result: Extracted = self._pipe.recv()
+                self._deaths, self._ready = 0, self._ready + 1
                 return result, True
-        return self._bury(url, config)
+        except (EOFError, ConnectionError):
+            pass
+        return self._bury(url, config, LAST_SECONDS if answered else 0)
 
-    def _bury(self, url: str | None, config: ExtractConfig) -> tuple[Extracted, bool]:
+    def _bury(
+        self, url: str | None, config: ExtractConfig, patience: float
+    ) -> tuple[Extracted, bool]:
         """End the child, start another, and say why it died."""
         try:
-            code = self._process.wait(1)
+            code = self._process.wait(patience)
         except subprocess.TimeoutExpired:
             code = None
         self.close()
@@ -111,11 +124,16 @@ def page_worker() -> PageWorker:
 
 def serve(pipe: Connection) -> None:
     """The child's loop: until the parent closes its end."""
+    warm = set()
     while True:
         try:
             html, url, config = pipe.recv()
         except (EOFError, ConnectionError):
             return
+        kind = config.mode, config.comments, config.model
+        if kind not in warm:
+            extract_page(WARMING, None, config)
+            warm.add(kind)
         signal.setitimer(signal.ITIMER_PROF, config.cpu_seconds)
         result = extract_page(html, url, config)
         signal.setitimer(signal.ITIMER_PROF, 0)

@@ -1,18 +1,15 @@
 """One page -> its main text: a pure function of its HTML, its URL and the section `extract`.
 
-Default is a cascade: trafilatura's fast mode reads the page, resiliparse gives a second opinion
-and wins where trafilatura has less than half of its words. On 431 pages with gold text it has F1
-0.850 and page F1 0.826, better than either alone, at 1.3 times trafilatura's speed. Nothing of a
-page outlives it: trafilatura's `deduplicate` keeps process-wide state and makes texts depend on
-the pages before, so it is never on.
+Mode `best` is this project's own extractor (`pipeline.extractor`); the libraries are in
+`pipeline.cascade`. Whichever reads the text, one lexbor tree gives title and licence marks, and the
+same bounds say beforehand what is too much: bytes, tags and depth, never time.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from itertools import accumulate
-from operator import sub
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipeline.charset import clean, decode
@@ -20,20 +17,15 @@ from pipeline.config.extract import ExtractConfig
 from pipeline.licences import NO_MARKS, Marks, page_marks
 
 if TYPE_CHECKING:
-    from lxml.html import HtmlElement
-    from resiliparse.parse.html import HTMLTree
+    from selectolax.lexbor import LexborHTMLParser
 
-PARSER_DEPTH = 250
-"""libxml2 refuses more than 256 levels unless it is told that the document is huge."""
+REOPENED = 10
+"""Elements that HTML5 may open again, by this factor of `max_nodes`: see `extractor.bounds`."""
 MAX_TITLE = 500
-NESTING_TAG = re.compile(
-    r"<(/?)(?!(?:area|base|br|col|embed|hr|img|input|link|meta|param|source|track|wbr|"
-    r"p|li|dt|dd|option|tr|td|th|thead|tbody|tfoot)[\s/>])[a-zA-Z]",
-    re.IGNORECASE,
-)
-"""Tags that nest: neither void nor closed by their like. Group 1 is the slash of closing ones."""
-CELL_LIST_CHARS = 300
-"""A list inside a table cell of at most so many characters is a value, not a section."""
+SHELL_CHARS = 1_500
+"""A document with more text is no shell for a script to fill."""
+SCRIPT_SHARE = 4
+"""The text of a page's scripts is taken where it has so many times the words of its document."""
 WORD = re.compile(r"\w")
 EMPTY_LINES = re.compile(r"\n[ \t\n]*\n[ \t]*\n")
 
@@ -45,7 +37,7 @@ class Extracted:
     text: str = ""
     title: str | None = None
     extractor: str | None = None
-    """Who found the text: trafilatura or resiliparse."""
+    """Who found the text: gristmill, json_ld, trafilatura or resiliparse."""
     marks: Marks = NO_MARKS
     charset: str | None = None
     reason: str | None = None
@@ -58,21 +50,22 @@ def extract_page(html: bytes | str, url: str | None, config: ExtractConfig) -> E
 
     Too large, too deep or without text is a reason, never an exception.
     """
+    from pipeline.extractor.bounds import page_cost
+
     charset = None
-    size = len(html)
+    if len(html) > config.max_bytes:
+        return _refused("extract.too_large", len(html), config.max_bytes)
     if isinstance(html, bytes):
-        if size > config.max_bytes:
-            return _refused("extract.too_large", size, config.max_bytes)
         html, charset = decode(html)
-    elif size > config.max_bytes:
-        return _refused("extract.too_large", size, config.max_bytes)
-    nodes = html.count("<")
-    if nodes > config.max_nodes:
-        return _refused("extract.too_large", nodes, config.max_nodes)
-    depth = nesting(html) if nodes > PARSER_DEPTH else 0
-    if depth > config.max_depth:
-        return _refused("extract.too_deep", depth, config.max_depth)
-    return _read(html, url, charset, depth, config)
+    data = html.encode("utf-8", "replace")
+    cost = page_cost(data)
+    if cost.tags > config.max_nodes:
+        return _refused("extract.too_large", cost.tags, config.max_nodes)
+    if cost.depth > config.max_depth:
+        return _refused("extract.too_deep", cost.depth, config.max_depth)
+    if cost.reopened > REOPENED * config.max_nodes:
+        return _refused("extract.too_large", cost.reopened, REOPENED * config.max_nodes)
+    return _read(html, data, url, charset, cost.depth, config)
 
 
 def _refused(reason: str, value: int, threshold: int) -> Extracted:
@@ -80,82 +73,54 @@ def _refused(reason: str, value: int, threshold: int) -> Extracted:
 
 
 def _read(
-    html: str, url: str | None, charset: str | None, depth: int, config: ExtractConfig
+    html: str, data: bytes, url: str | None, charset: str | None, depth: int, config: ExtractConfig
 ) -> Extracted:
-    from resiliparse.parse.html import HTMLTree
+    from selectolax.lexbor import LexborHTMLParser
 
-    tree = HTMLTree.parse(html)
-    title = " ".join(clean(tree.title or "").split())[:MAX_TITLE] or None
-    marks = page_marks(html, tree, url)
-    text, extractor = _main_text(html, tree, depth, config)
+    from pipeline.extractor.bounds import names_rights
+
+    tree = LexborHTMLParser(data)
+    marks = page_marks(tree, url) if names_rights(data) else NO_MARKS
+    title = tree.css_first("title")
+    name = " ".join(clean(title.text()).split())[:MAX_TITLE] if title else ""
+    if config.mode == "best":
+        text, extractor = _own_text(tree, config)
+    else:
+        from pipeline.cascade import library_text
+
+        text, extractor = library_text(html, depth, config)
+    text = tidy(text)
     if not WORD.search(text):
-        return Extracted("", title, None, marks, charset, "extract.empty")
-    return Extracted(text, title, extractor, marks, charset)
+        return Extracted("", name or None, None, marks, charset, "extract.empty")
+    return Extracted(text, name or None, extractor, marks, charset)
 
 
-def _main_text(html: str, tree: HTMLTree, depth: int, config: ExtractConfig) -> tuple[str, str]:
-    if config.mode == "resiliparse":
-        return _second(tree, config), "resiliparse"
-    first = _first(html, depth, config)
-    if config.mode == "trafilatura":
-        return first, "trafilatura"
-    second = _second(tree, config)
-    if len(first.split()) < config.second_opinion * len(second.split()):
-        return second, "resiliparse"
-    return (first, "trafilatura") if first else (second, "resiliparse")
+def _own_text(tree: LexborHTMLParser, config: ExtractConfig) -> tuple[str, str]:
+    from pipeline.extractor.assemble import page_text
+    from pipeline.extractor.page import scan_tree
+    from pipeline.extractor.select import kept_blocks, load_model
+
+    page = scan_tree(tree)
+    model = load_model(Path(config.model) if config.model else None)
+    text = page_text(page, kept_blocks(page, config.comments, model))
+    if len(text) < SHELL_CHARS:
+        from pipeline.extractor.script_text import script_text
+
+        scripts = script_text(tree)
+        if is_shell(text, scripts):
+            return scripts, "json_ld"
+    return text, "gristmill"
 
 
-def _second(tree: HTMLTree, config: ExtractConfig) -> str:
-    from resiliparse.extract.html2text import extract_plain_text
-
-    text: str = extract_plain_text(
-        tree,
-        main_content=True,
-        alt_texts=False,
-        post_meta=False,
-        list_bullets=True,
-        comments=config.comments == "keep",
-    )
-    return tidy(text)
+def is_shell(text: str, scripts: str) -> bool:
+    """Whether a document with this text is filled by scripts that carry the other one."""
+    return len(text) < SHELL_CHARS and len(scripts.split()) > SCRIPT_SHARE * len(text.split())
 
 
-def _first(html: str, depth: int, config: ExtractConfig) -> str:
-    import trafilatura
-
-    tree = _lxml_tree(html, depth)
-    if tree is None:
-        return ""
-    open_cell_lists(tree)
-    fast = config.mode == "cascade"
-    comments = config.comments == "keep" and config.mode == "trafilatura"
-    return tidy(trafilatura.extract(tree, fast=fast, include_comments=comments) or "")
-
-
-def _lxml_tree(html: str, depth: int) -> HtmlElement | None:
-    from lxml import html as lxml_html
-    from trafilatura.utils import load_html
-
-    if depth <= PARSER_DEPTH:
-        return load_html(html)
-    parser = lxml_html.HTMLParser(
-        remove_comments=True, remove_pis=True, encoding="utf-8", huge_tree=True
-    )
-    return lxml_html.document_fromstring(html.encode(), parser=parser)
-
-
-def open_cell_lists(tree: HtmlElement) -> None:
-    """Turn short lists inside table cells into plain inline text, in place.
-
-    trafilatura drops a list that is a cell's content (adbar/trafilatura#531): opening hours and
-    data sheets come out with empty cells.
-    """
-    for cell in tree.xpath("//*[self::td or self::th][.//li]"):
-        if len(cell.text_content()) > CELL_LIST_CHARS:
-            continue
-        for element in cell.xpath(".//ul | .//ol | .//li"):
-            if element.tag == "li":
-                element.tail = f" {element.tail or ''}"
-            element.drop_tag()
+def tidy(text: str) -> str:
+    """The text without controls, blanks at line ends and runs of empty lines."""
+    text = "\n".join(line.rstrip() for line in clean(text).split("\n"))
+    return EMPTY_LINES.sub("\n\n", text).strip()
 
 
 def nesting(html: str) -> int:
@@ -163,13 +128,6 @@ def nesting(html: str) -> int:
 
     Void elements do not nest; `p`, `li` and the like close each other.
     """
-    steps = map({"": 1, "/": -1}.__getitem__, NESTING_TAG.findall(html))
-    level = list(accumulate(steps, initial=0))
-    ground = accumulate(level, min)  # closing tags without an opening one take nothing away
-    return max(map(sub, level, ground))
+    from pipeline.extractor.bounds import page_cost
 
-
-def tidy(text: str) -> str:
-    """The text without controls, blanks at line ends and runs of empty lines."""
-    text = "\n".join(line.rstrip() for line in clean(text).split("\n"))
-    return EMPTY_LINES.sub("\n\n", text).strip()
+    return page_cost(html.encode("utf-8", "replace")).depth

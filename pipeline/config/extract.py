@@ -13,6 +13,9 @@ SHIPPED_MODEL = Path(__file__).parents[1] / "extractor" / "model.npz"
 """The model of mode `best`; trained and described in `pipeline/extractor/MODEL_CARD.md`."""
 
 
+MODES = ("best", "cascade", "trafilatura", "resiliparse")
+
+
 class ExtractConfig(Section):
     """How pages become text, and where a page is too much."""
 
@@ -69,13 +72,7 @@ class ExtractConfig(Section):
     @field_validator("mode")
     @classmethod
     def _mode_exists(cls, mode: str) -> str:
-        if mode == "best":
-            message = (
-                "mode 'best' is the project's own block scorer, which this version does not have "
-                "yet; use 'cascade', the best that is measured"
-            )
-            raise ValueError(message)
-        if mode not in ("cascade", "trafilatura", "resiliparse"):
-            message = f"mode {mode!r} is unknown; use cascade, trafilatura or resiliparse"
+        if mode not in MODES:
+            message = f"mode {mode!r} is unknown; use {', '.join(MODES[:-1])} or {MODES[-1]}"
             raise ValueError(message)
         return mode

@@ -83,7 +83,7 @@ def count_text(out: Any, start: int, end: int, row: Any, title_keys: Any) -> Non
             length, word = 0, SEED
             continue
         h = (h ^ np.uint64(c)) * PRIME
-        chars += c < 0x80 or c >= 0xC0
+        chars += 1 if c < 0x80 or c >= 0xC0 else 0
         if 48 <= c <= 57:
             digits += 1
         elif 65 <= c <= 90:

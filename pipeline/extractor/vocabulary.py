@@ -154,15 +154,27 @@ def _words() -> dict[str, int]:
     return found
 
 
+def open_table(entries: list[tuple[int, int]]) -> NDArray[np.uint64]:
+    """Keys and values [slots, 2] of 64 bits, at most a quarter full; 0 marks a free slot."""
+    size = 1 << (len(entries) * 4).bit_length()
+    table = np.zeros((size, 2), np.uint64)
+    for key, value in entries:
+        slot = key & (size - 1)
+        while table[slot, 0]:
+            slot = (slot + 1) & (size - 1)
+        table[slot] = key, value
+    return table
+
+
 TAG_SALT, WORD_SALT, ATTRIBUTE_SALT, HINT_SALT = (fnv(f"{name} of pages") for name in "tawh")
 KIND_SHIFT = 16
 
 
 def _lexicon() -> NDArray[np.uint64]:
-    """One open table [slots, (key, value)] of all four vocabularies, at most a quarter full.
+    """One open table of all four vocabularies.
 
-    A key is the hash of the word, salted by its vocabulary; 0 marks a free slot. The value of a tag
-    is its code, and its kind above `KIND_SHIFT`.
+    A key is the hash of the word, salted by its vocabulary. The value of a tag is its code, and its
+    kind above `KIND_SHIFT`.
     """
     tags = {name: code | int(TAG_KIND[code]) << KIND_SHIFT for name, code in TAG_CODE.items()}
     entries = [
@@ -175,14 +187,7 @@ def _lexicon() -> NDArray[np.uint64]:
         )
         for word, value in words.items()
     ]
-    size = 1 << (len(entries) * 4).bit_length()
-    table = np.zeros((size, 2), np.uint64)
-    for key, value in entries:
-        slot = key & (size - 1)
-        while table[slot, 0]:
-            slot = (slot + 1) & (size - 1)
-        table[slot] = key, value
-    return table
+    return open_table(entries)
 
 
 LEXICON = _lexicon()

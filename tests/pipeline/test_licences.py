@@ -1,16 +1,17 @@
 from __future__ import annotations
 
 import pytest
-from resiliparse.parse.html import HTMLTree
+from selectolax.lexbor import LexborHTMLParser
 
 from pipeline.bodies import Http
-from pipeline.licences import Marks, licence_id, page_marks, reservations
+from pipeline.extractor.bounds import names_rights
+from pipeline.licences import NO_MARKS, Marks, licence_id, page_marks, reservations
 
 BY = "https://creativecommons.org/licenses/by/4.0/"
 
 
 def marks(html: str, url: str | None = "https://a.example/p/") -> Marks:
-    return page_marks(html, HTMLTree.parse(html), url)
+    return page_marks(LexborHTMLParser(html), url) if names_rights(html.encode()) else NO_MARKS
 
 
 @pytest.mark.parametrize(

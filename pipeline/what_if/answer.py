@@ -1,7 +1,6 @@
-"""The answer: every part of the filtered datasets decided twice from its signals.
+"""The answer: every part of the filtered datasets decided twice from its signals, and added up.
 
-First under the configuration that the manifest names, which must give the stored decisions again,
-row for row; then under the one that is asked about. Texts are read for the examples only.
+Texts are read for the examples only.
 """
 
 from __future__ import annotations
@@ -11,24 +10,19 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-import polars as pl
-
 from pipeline.config.display import DisplayConfig
 from pipeline.dataset import Dataset
-from pipeline.errors import ContractError
-from pipeline.filters.run import CODE_VERSION, rules
+from pipeline.filters.run import rules
 from pipeline.manifest import Entry
 from pipeline.store import Store
-from pipeline.what_if.examples import Examples, Place
-from pipeline.what_if.question import STAGE, Question, Settings, settings_of
+from pipeline.what_if.examples import Examples
+from pipeline.what_if.part import Place, judged_batches
+from pipeline.what_if.question import Question, Settings, settings_of
 from pipeline.what_if.subjects import Subject
-from pipeline.what_if.tally import SIDES, Judged, RuleSums, Side, Tally, judge_batch
+from pipeline.what_if.tally import SIDES, RuleSums, Side, Tally
 
 TOP = 20
 """Hosts that an answer names."""
-BATCH_ROWS = 200_000
-"""Documents decided at once: 40 signals and twice as many verdicts of each, some 50 MB."""
-
 Progress = Callable[[str, int, int], None]
 
 
@@ -84,19 +78,14 @@ def _tally(
     sides = {"before": Side.of(rules(settings.before)), "after": Side.of(rules(settings.after))}
     dataset, tally = subject.dataset, Tally()
     pairs = list(_pairs(dataset))
-    for done, (signals_entry, decisions_entry) in enumerate(pairs, start=1):
-        signals, decisions = dataset.read(signals_entry), dataset.read(decisions_entry)
-        place = Place(dataset, signals_entry, subject.upstream, open_store)
+    for done, (signals, decisions) in enumerate(pairs, start=1):
+        place = Place(dataset, signals, subject.upstream, open_store)
         examples.begin(place)
-        _check_signals(signals, decisions, sides, place)
-        for start in range(0, signals.height, BATCH_ROWS):
-            batch = signals.slice(start, BATCH_ROWS)
-            stored = decisions.slice(start, batch.height)
-            judged = judge_batch(batch, stored["url"], sides)
-            _check_decisions(judged, stored, place)
-            tally.add(judged)
-            examples.add(judged)
-        tally.reject(dict(decisions.slice(signals.height)["reason"].value_counts().iter_rows()))
+        for judged, rejected in judged_batches(place, decisions, sides):
+            tally.reject(rejected)
+            if judged is not None:
+                tally.add(judged)
+                examples.add(judged)
         progress(subject.name, done, len(pairs))
     return tally
 
@@ -107,52 +96,6 @@ def _pairs(dataset: Dataset) -> Iterator[tuple[Entry, Entry]]:
     decisions = {entry.key: entry for entry in content.decisions}
     for entry in content.entries("signals"):
         yield entry, decisions[entry.key]
-
-
-def _check_signals(
-    signals: pl.DataFrame, decisions: pl.DataFrame, sides: dict[str, Side], place: Place
-) -> None:
-    """ContractError where signals lack a column, or are not of the documents that were decided."""
-    needed = {"n_bytes", "language"}.union(*(side.signals for side in sides.values()))
-    missing = sorted(needed - set(signals.columns))
-    if missing:
-        message = f"{_where(place)} lacks the signal {missing[0]!r}"
-        raise ContractError(message, hint=_versions(place))
-    if not decisions["doc_id"].head(signals.height).equals(signals["doc_id"]):
-        message = f"{_where(place)} has signals of other documents than it has decisions of"
-        raise ContractError(message, hint=_REMAKE)
-
-
-def _check_decisions(judged: Judged, stored: pl.DataFrame, place: Place) -> None:
-    """ContractError where the rules do not decide from the signals what was decided."""
-    again = judged.decided["before"]
-    wrong = again["reason"].ne_missing(stored["reason"]) | (again["kept"] != stored["kept"])
-    for name in ("value", "threshold"):
-        # a signal is stored in half the digits that its decision was
-        numbers = [frame[name].cast(pl.Float32) for frame in (again, stored)]
-        wrong |= numbers[0].ne_missing(numbers[1])
-    if not wrong.any():
-        return
-    at = int(wrong.arg_max() or 0)
-    verdicts = [frame.select("reason", "value", "threshold").row(at) for frame in (stored, again)]
-    then, now = (f"{r} ({v} against {t})" if r else "kept" for r, v, t in verdicts)
-    message = (
-        f"{_where(place)}: document {stored['doc_id'][at]} was decided {then}, its signals say "
-        f"{now}; {wrong.sum():,} of {stored.height:,} differ"
-    )
-    raise ContractError(message, hint=_versions(place))
-
-
-def _versions(place: Place) -> str:
-    version = place.dataset.manifest.content.code_version
-    return f"made by version {version} of the filter, this is {CODE_VERSION}: {_REMAKE}"
-
-
-def _where(place: Place) -> str:
-    return f"{place.dataset.store.url}/{place.entry.path}"
-
-
-_REMAKE = f"materialise {STAGE} again"
 
 
 def _side(tally: Tally, side: str, top: int) -> dict[str, Any]:

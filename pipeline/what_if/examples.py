@@ -6,22 +6,15 @@ one for each rule in turn. An id is a hash, so that is a sample and no selection
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import polars as pl
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from pipeline.config.display import DisplayConfig
-from pipeline.dataset import Dataset, read_manifest
 from pipeline.errors import GristmillError
 from pipeline.excerpts import page_name, scrubbed
-from pipeline.inputs import FileSource, file_checksum
-from pipeline.manifest import Content, Entry, InputRef, part_key
-from pipeline.store import Store
+from pipeline.what_if.part import Place
 from pipeline.what_if.tally import SIDES, Judged
 
 EXAMPLES = 10
@@ -29,69 +22,6 @@ PARTS = 8
 """Parts that examples are taken from: each costs a reading of its texts."""
 
 COLUMNS = ("doc_id", "url", "language", "n_bytes", "reason", "value", "threshold", "fails", "part")
-
-
-@dataclass(frozen=True)
-class Place:
-    """One part of a filtered dataset, and where what it was made of may be found."""
-
-    dataset: Dataset
-    entry: Entry
-    upstream: Store | None
-    """The folder of the dataset that was filtered, where it is known to be elsewhere by now."""
-    open_store: Callable[[str], Store]
-
-    def texts(self, kept: bool, ids: list[str]) -> dict[str, str | None]:
-        """doc_id -> text: of kept documents as they are, of dropped ones as they came in."""
-        return self._kept(ids) if kept else self._incoming(ids)
-
-    def _kept(self, ids: list[str]) -> dict[str, str | None]:
-        found: dict[str, str | None] = {}
-        for entry in self.dataset.entries():
-            if entry.key == self.entry.key:
-                found |= find_texts(self.dataset.store, entry, ids)
-        return found
-
-    def _incoming(self, ids: list[str]) -> dict[str, str | None]:
-        content = self.dataset.manifest.content
-        found: dict[str, str | None] = {}
-        locations = self.dataset.manifest.run.get("inputs", [])
-        for ref, location in zip(content.inputs, locations, strict=False):
-            if ref.file:
-                found |= self._from_file(ref, Path(location), ids)
-            elif ref.hash:
-                store = self.upstream or self.open_store(location)
-                for entry in read_manifest(store, ref.hash).content.parts:
-                    if key_of(content, entry) == self.entry.key:
-                        found |= find_texts(store, entry, ids)
-        return found
-
-    def _from_file(self, ref: InputRef, path: Path, ids: list[str]) -> dict[str, str | None]:
-        if ref.file != self.entry.source or file_checksum(path) != ref.checksum:
-            return {}
-        assert ref.checksum is not None
-        frame: pl.DataFrame = FileSource(path, ref.checksum).load().value
-        wanted = frame.filter(pl.col("doc_id").is_in(ids))
-        return dict(wanted.select("doc_id", "text").iter_rows())
-
-
-def key_of(content: Content, entry: Entry) -> str:
-    """The key of what a stage made of one part of its input."""
-    return part_key(
-        stage=content.stage,
-        checksums=[entry.checksum],
-        config=content.config,
-        code_version=content.code_version,
-        libraries=content.libraries,
-    )
-
-
-def find_texts(store: Store, entry: Entry, ids: list[str]) -> dict[str, str | None]:
-    """doc_id -> text of some documents of a part."""
-    with store.local(entry.path) as path:
-        columns = ["doc_id", "text"]
-        table = pq.read_table(path, columns=columns, filters=pc.field("doc_id").isin(ids))
-    return dict(zip(*(table.column(name).to_pylist() for name in columns), strict=True))
 
 
 @dataclass

@@ -24,7 +24,7 @@ MODEL = "language_model"
 """What the stage adds to its section: the checksum of the model that told the languages."""
 
 TEXT = "it edits the text, which the signals behind it were measured on"
-LABEL = "languages were told, and stop words counted, under it"
+LABEL = "languages were told under it, and words counted by language"
 LISTS = "the addresses were looked up in the lists of that time"
 
 MEASURED: dict[str, str] = {

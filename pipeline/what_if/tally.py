@@ -138,7 +138,8 @@ class Tally:
             self.turned_bytes[name] += int(sizes.filter(turned).sum())
             dropped = decided["reason"].drop_nulls().value_counts()
             self.reasons[name].update(dict(dropped.iter_rows()))
-            _merge(self.rules[name], _rule_sums(judged.fails[name], sizes))
+            sums = _rule_sums(judged.fails[name], decided["reason"], sizes)
+            _merge(self.rules[name], sums)
         before, after = (judged.decided[name]["reason"] for name in SIDES)
         self.other_reason += int((before != after).fill_null(value=False).sum())
         groups = _grouped(judged, sizes)
@@ -169,28 +170,27 @@ def _merge(mine: dict[str, RuleSums], others: dict[str, RuleSums]) -> None:
         mine.setdefault(name, RuleSums()).add(sums)
 
 
-def _rule_sums(fails: pl.DataFrame, sizes: pl.Series) -> dict[str, RuleSums]:
+def _rule_sums(fails: pl.DataFrame, reason: pl.Series, sizes: pl.Series) -> dict[str, RuleSums]:
     """Sums of every rule, then of every set of rules (a family) that has several."""
     families: dict[str, list[str]] = {}
     for name in fails.columns:
         families.setdefault(name.partition(".")[0], []).append(name)
-    several = {family: names for family, names in families.items() if len(names) > 1}
     sets = fails.select(pl.any_horizontal(names).alias(f) for f, names in families.items())
-    found = _alone(fails, sizes)
-    of_sets = _alone(sets, sizes)
-    return found | {family: of_sets[family] for family in several}
+    of_sets = _alone(sets, reason.str.extract(r"^([^.]*)", 1), sizes)
+    several = {f: of_sets[f] for f, names in families.items() if len(names) > 1}
+    return _alone(fails, reason, sizes) | several
 
 
-def _alone(fails: pl.DataFrame, sizes: pl.Series) -> dict[str, RuleSums]:
-    names = fails.columns
-    if not names:
-        return {}
-    one = pl.sum_horizontal(pl.all().cast(pl.Int32)) == 1
-    only = fails.select(pl.col(name) & one for name in names)
-    counts = fails.sum().row(0), only.sum().row(0)
-    weights = only.select(pl.all() * sizes).sum().row(0)
+def _alone(fails: pl.DataFrame, first: pl.Series, sizes: pl.Series) -> dict[str, RuleSums]:
+    """Sums of each column; what a document fails alone is what it fails first."""
+    number = fails.select(pl.sum_horizontal(pl.all().cast(pl.UInt8)).alias("n")).to_series()
+    table = pl.DataFrame([first.alias("name"), sizes.alias("bytes")]).filter(number == 1)
+    only = table.group_by("name").agg(n=pl.len(), bytes=pl.col("bytes").sum())
+    alone = {name: (n, size) for name, n, size in only.iter_rows()}
+    counts = fails.sum().row(0)
     return {
-        name: RuleSums(*numbers) for name, *numbers in zip(names, *counts, weights, strict=True)
+        name: RuleSums(n, *alone.get(name, (0, 0)))
+        for name, n in zip(fails.columns, counts, strict=True)
     }
 
 

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 REOPENED = 10
 """Elements that HTML5 may open again, by this factor of `max_nodes`: see `extractor.bounds`."""
 MAX_TITLE = 500
-SHELL_CHARS = 1_500
+SHELL_CHARS = 300
 """A document with more text is no shell for a script to fill."""
 SCRIPT_SHARE = 4
-"""The text of a page's scripts is taken where it has so many times the words of its document."""
+"""The text in a page's scripts is taken where it is so many times as long as its document's."""
 WORD = re.compile(r"\w")
 EMPTY_LINES = re.compile(r"\n[ \t\n]*\n[ \t]*\n")
 
@@ -114,7 +114,7 @@ def _own_text(tree: LexborHTMLParser, config: ExtractConfig) -> tuple[str, str]:
 
 def is_shell(text: str, scripts: str) -> bool:
     """Whether a document with this text is filled by scripts that carry the other one."""
-    return len(text) < SHELL_CHARS and len(scripts.split()) > SCRIPT_SHARE * len(text.split())
+    return len(text) < SHELL_CHARS and len(scripts) > SCRIPT_SHARE * len(text)
 
 
 def tidy(text: str) -> str:

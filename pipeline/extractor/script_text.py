@@ -1,8 +1,8 @@
 """Text that a page carries in its scripts alone: `articleBody` of schema.org, state of an app.
 
 Some pages are an empty shell that a script fills. What they would show lies in JSON: as schema.org
-properties (JSON-LD), or as the state of a web application, where the longest strings are the text.
-Used only where the document itself has next to no text.
+properties (JSON-LD), as the state of a web application, where long strings are the text, or as
+markup in the string literals of a script. Used only where the document itself has next to no text.
 """
 
 from __future__ import annotations
@@ -29,12 +29,14 @@ MOST_NODES = 100_000
 MARKUP = re.compile(r"<[a-zA-Z/][^<>]*>|&[a-zA-Z#]\w{1,8};")
 PROSE = re.compile(r"[.!?\u3002\uff01\uff1f]")
 SENTENCES = 3
+LITERAL = re.compile(r'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
+PARAGRAPHS = re.compile(r"<(?:p|div|br|li)[\s/>]", re.IGNORECASE)
 
 
 def script_text(tree: LexborHTMLParser) -> str:
     """The text in the page's JSON, bodies of articles and posts before anything else; or "" """
-    for found in (_schema_texts(tree), _state_texts(tree)):
-        if found:
+    for texts in (_schema_texts, _state_texts, _literal_texts):
+        if found := texts(tree):
             return "\n\n".join(dict.fromkeys(found))
     return ""
 
@@ -54,10 +56,26 @@ def _state_texts(tree: LexborHTMLParser) -> list[str]:
         for node in _objects(value):
             for text in node.values():
                 if isinstance(text, str) and len(text) >= LONG_TEXT and text[0] not in "{[":
-                    plain = _plain(text)
-                    if len(plain) >= LONG_TEXT and len(PROSE.findall(plain)) >= SENTENCES:
-                        texts.append(plain)
-    return texts
+                    texts.append(_plain(text))
+    return [text for text in texts if _is_prose(text)]
+
+
+def _literal_texts(tree: LexborHTMLParser) -> list[str]:
+    texts = []
+    for node in tree.css("script:not([src])"):
+        for match in LITERAL.finditer(node.text()):
+            if len(match[0]) >= LONG_TEXT:
+                try:
+                    text = json.loads(match[0], strict=False)
+                except ValueError:
+                    continue
+                if PARAGRAPHS.search(text):
+                    texts.append(_plain(text))
+    return [text for text in texts if _is_prose(text)]
+
+
+def _is_prose(text: str) -> bool:
+    return len(text) >= LONG_TEXT and len(PROSE.findall(text)) >= SENTENCES
 
 
 def _json(tree: LexborHTMLParser, query: str) -> Iterator[Any]:

@@ -13,7 +13,7 @@ from pipeline.config.languages import check_code
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
-def _norwegian(value: Any) -> Any:
+def norwegian(value: Any) -> Any:
     """YAML reads a bare `no` as false; in a list or a mapping of languages it is Norwegian."""
     if isinstance(value, Mapping):
         return {"no" if key is False else key: share for key, share in value.items()}
@@ -23,8 +23,8 @@ def _norwegian(value: Any) -> Any:
 
 
 Code = Annotated[str, AfterValidator(check_code)]
-Codes = Annotated[list[Code], BeforeValidator(_norwegian)]
-Floors = Annotated[dict[Code, Share], BeforeValidator(_norwegian)]
+Codes = Annotated[list[Code], BeforeValidator(norwegian)]
+Floors = Annotated[dict[Code, Share], BeforeValidator(norwegian)]
 
 FINEWEB = "FineWeb, arXiv:2406.17557, section 3.3: "
 

@@ -16,13 +16,16 @@ from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
 import numpy as np
+from selectolax.lexbor import LexborHTMLParser
 
 from pipeline.errors import GristmillError
 from pipeline.extractor import context, features, forest, scores, select
 from pipeline.extractor.assemble import page_text
 from pipeline.extractor.labels import Labels, gold_labels, segment_labels
-from pipeline.extractor.page import Page, parse_page
+from pipeline.extractor.page import Page, scan_tree
+from pipeline.extractor.script_text import script_text
 from pipeline.extractor.tallies import Tally, tally
+from pipeline.pages import is_shell, tidy
 
 if TYPE_CHECKING:
     import lightgbm
@@ -58,7 +61,14 @@ class Example:
     counts: Tally
     columns: NDArray[np.float32]
     labels: Labels
+    scripts: str
+    """The text that the page carries in its scripts."""
     fold: int
+
+    def text(self, p: NDArray[np.float32], comments: Literal["keep", "drop"]) -> str:
+        """What mode `best` would extract, had the forests answered `p`."""
+        text = page_text(self.page, select.kept_of(self.page, p, comments))
+        return tidy(self.scripts if is_shell(text, self.scripts) else text)
 
     @property
     def is_main(self) -> NDArray[np.bool_]:
@@ -108,14 +118,15 @@ def fold_of(url: str) -> int:
 
 def example(gold: Row, html: str) -> Example:
     """A page parsed, described and labelled."""
-    page = parse_page(html)
+    tree = LexborHTMLParser(html.encode("utf-8", "replace"))
+    page = scan_tree(tree)
     counts, texts = tally(page), page.block_texts()
     if gold.get("text"):
         labels = gold_labels(texts, gold["text"])
     else:
         labels = segment_labels(texts, gold.get("with") or [], gold.get("without") or [])
     columns = features.block_features(page, counts)
-    return Example(gold, page, counts, columns, labels, fold_of(gold["url"]))
+    return Example(gold, page, counts, columns, labels, script_text(tree), fold_of(gold["url"]))
 
 
 def train(pages: Iterable[tuple[Row, str]], comments: Literal["keep", "drop"] = "keep") -> Trained:
@@ -125,7 +136,6 @@ def train(pages: Iterable[tuple[Row, str]], comments: Literal["keep", "drop"] = 
     """
     examples = sorted((example(*pair) for pair in pages), key=lambda e: e.gold["url"])
     gold = [e.gold for e in examples]
-    examples = [e for e in examples if len(e.page.blocks)]
     blocks, main_blocks = check(examples)
     inputs = [e.columns for e in examples]
     seen, first = fit(examples, inputs, ROUNDS[0])
@@ -136,7 +146,7 @@ def train(pages: Iterable[tuple[Row, str]], comments: Literal["keep", "drop"] = 
     answers, second = fit(examples, inputs, ROUNDS[1])
     texts = {}
     for e, p in zip(examples, answers, strict=True):
-        texts[e.gold["url"]] = page_text(e.page, select.kept_of(e.page, p, comments))
+        texts[e.gold["url"]] = e.text(p, comments)
     model = select.pack(first, second)
     return Trained(model, texts, scores.score(texts, gold), blocks, main_blocks)
 
@@ -167,7 +177,7 @@ def fit(
     for fold in range(FOLDS):
         held = [i for i, e in enumerate(examples) if e.fold == fold]
         if held:
-            grown = grow(data.subset(np.flatnonzero(folds != fold)), rounds).compiled()
+            grown = grow(data.subset(np.flatnonzero(folds != fold).tolist()), rounds).compiled()
             for i in held:
                 answers[i] = forest.probabilities(inputs[i], *grown)
     return answers, grow(data, rounds)

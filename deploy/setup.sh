@@ -30,7 +30,7 @@ core)
     # exact pins, one group after the other: a range would make pip walk back through releases
     install "torch" $(pinned torch numpy)
     install "data: polars, arrow, numba, spacy" \
-        $(pinned polars pyarrow numba datasketch xxhash zstandard brotli spacy budoux fasttext-community phonenumbers)
+        $(pinned polars pyarrow numba datasketch xxhash zstandard brotli spacy icu4py fasttext-community phonenumbers)
     install "web: lexbor, trafilatura, resiliparse" \
         $(pinned selectolax lightgbm resiliparse trafilatura lxml_html_clean requests markdown-it-py docutils)
     install "model: tokenizers, transformers" $(pinned tokenizers transformers safetensors)

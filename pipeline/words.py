@@ -24,7 +24,7 @@ from pipeline.chunks import ChunkTokenizer
 from pipeline.segment import cut
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     import polars as pl
     from numpy.typing import NDArray
@@ -97,6 +97,11 @@ def series_of(texts: Texts) -> pl.Series:
     return series.alias("text")
 
 
+def joined(pieces: Sequence[bytes]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """Pieces in one buffer, and where each begins [n + 1]."""
+    return np.frombuffer(b"".join(pieces), np.uint8), np.cumsum([0, *map(len, pieces)])
+
+
 def spacing_of(texts: Texts) -> NDArray[np.uint8]:
     """SPACED, KANA or UNSPACED for each document, by the script of its characters."""
     spacing = np.zeros(len(texts), np.uint8)
@@ -149,9 +154,9 @@ class Words:
         found = int(kernels.find(self.table, digest[0]))
         return found if found < len(self.vocabulary.lengths) else -1
 
-    def numbers(self, words: Iterable[str]) -> NDArray[np.int8]:
+    def numbers(self, words: Iterable[str]) -> NDArray[np.int16]:
         """Per token of the vocabulary: which of `words` it is, -1 for none."""
-        found = np.full(len(self.vocabulary.lengths), -1, np.int8)
+        found = np.full(len(self.vocabulary.lengths), -1, np.int16)
         for k, word in enumerate(words):
             if (number := self.number(word)) >= 0:
                 found[number] = k

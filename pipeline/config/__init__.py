@@ -13,7 +13,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin
 
 import yaml
 from pydantic import Field, ValidationError
@@ -185,6 +185,9 @@ def known_keys(model: type[Section], path: Iterable[int | str]) -> list[str]:
     """The keys of the section at `path`."""
     here: Any = model
     for part in path:
+        if get_origin(here) is dict:  # by name, as languages
+            here = get_args(here)[1]
+            continue
         field = getattr(here, "model_fields", {}).get(part)
         here = field.annotation if field else None
     return sorted(getattr(here, "model_fields", {}))

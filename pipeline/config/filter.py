@@ -7,12 +7,14 @@ Thresholds carry the names of the rules they belong to; null switches a rule off
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import Annotated
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from pipeline.config.base import Section
-from pipeline.config.language import LanguageConfig
+from pipeline.config.language import Code, LanguageConfig, norwegian
+from pipeline.config.partial import partial
+from pipeline.config.urls import UrlConfig
 
 
 def _share(default: float | None, description: str) -> float | None:
@@ -24,6 +26,7 @@ REPETITION = "Gopher, arXiv:2112.11446, table A1: most {} "
 MASSIVE_TEXT = "Gopher, arXiv:2112.11446, appendix A: "
 C4 = "C4, arXiv:1910.10683, section 2.2: "
 FINEWEB = "FineWeb, arXiv:2406.17557, section 3.6: "
+DCLM = "DCLM, arXiv:2406.11794, github.com/mlfoundations/dclm, baselines: "
 
 
 class GopherConfig(Section):
@@ -54,11 +57,12 @@ class GopherConfig(Section):
     )
     min_alpha_words: float | None = _share(0.8, MASSIVE_TEXT + "fewest words with a letter")
     min_stop_words: int | None = Field(
-        2, ge=0, le=64, description=MASSIVE_TEXT + "fewest distinct stop words, English only"
+        2, ge=0, le=1000, description=MASSIVE_TEXT + "fewest distinct stop words, English only"
     )
     stop_words: dict[str, list[str]] = Field(
         {"en": ["the", "be", "to", "of", "and", "that", "have", "with"]},
-        description=MASSIVE_TEXT + "stop words by language; no rule where a language has no list",
+        description=MASSIVE_TEXT + "stop words by language; '*' is the list of every language that "
+        "has none of its own, without it there is no rule for those",
     )
 
     dup_para_frac: float | None = _share(0.3, REPETITION.format("repeated paragraphs"))
@@ -115,18 +119,51 @@ class FineWebConfig(Section):
     )
 
 
-class UrlConfig(Section):
-    """Lists of addresses and words, one entry a line, '#' starts a comment. Off without lists."""
+class DclmConfig(Section):
+    """Page and line rules of DCLM. They edit the text: lines go. Off unless a preset says so."""
 
-    domains: Path | None = Field(None, description="hosts to drop, with all their subdomains")
-    urls: Path | None = Field(None, description="whole URLs to drop")
-    banned_words: Path | None = Field(None, description="drop if the URL has one as a word")
-    banned_substrings: Path | None = Field(
-        None, description="drop if the URL has one anywhere, signs between letters aside"
+    enabled: bool = Field(False, description="whether pages are judged and lines go")
+    min_words: int | None = Field(50, ge=0, description=DCLM + "fewest words")
+    max_words: int | None = Field(100_000, ge=1, description=DCLM + "most words")
+    min_word_length: float | None = Field(
+        3, ge=0, le=100, description=DCLM + "lowest mean length of what stands between blanks"
     )
-    soft_words: Path | None = Field(None, description="drop if the URL has several as words")
-    soft_threshold: int = Field(
-        2, ge=1, description="FineWeb, arXiv:2406.17557: soft words to drop"
+    max_word_length: float | None = Field(10, ge=0, le=100, description=DCLM + "highest of that")
+    max_symbol_ratio: float | None = Field(
+        0.1, ge=0, le=100, description=DCLM + "most '#' and ellipses together, per word"
+    )
+    max_bullet_lines: float | None = _share(0.9, DCLM + "most lines that start as a bullet")
+    max_ellipsis_lines: float | None = _share(0.3, DCLM + "most lines ending in an ellipsis")
+    max_non_alphabetic_words: float | None = _share(0.2, DCLM + "most words without a letter")
+    min_stop_words: int | None = Field(
+        2, ge=0, description=DCLM + "fewest stop words, also the same one again; English only"
+    )
+    stop_words: list[str] = Field(
+        ["the", "be", "to", "of", "and", "that", "have", "with"],
+        description=DCLM + "in lower case; compared with words in any case",
+    )
+    max_uppercase: float | None = _share(0.5, DCLM + "lines with more capital letters go")
+    max_numeric: float | None = _share(0.999999, DCLM + "lines with more digits go")
+    min_line_words: int = Field(2, ge=0, description=DCLM + "lines with fewer words go")
+    max_removed_words: float | None = _share(
+        0.05, DCLM + "most words of a page that may go with its lines"
+    )
+
+
+GopherThresholds = partial(
+    "GopherThresholds", GopherConfig, {"quality", "repetition", "stop_words"}
+)
+FineWebThresholds = partial("FineWebThresholds", FineWebConfig, {"enabled", "short_line_length"})
+
+
+class LanguageRules(Section):
+    """Thresholds of one language; what is not set is as for all."""
+
+    gopher: GopherThresholds = Field(  # type: ignore[valid-type]
+        default_factory=GopherThresholds, description="thresholds of filter.gopher"
+    )
+    fineweb: FineWebThresholds = Field(  # type: ignore[valid-type]
+        default_factory=FineWebThresholds, description="thresholds of filter.fineweb"
     )
 
 
@@ -138,3 +175,15 @@ class FilterConfig(Section):
     gopher: GopherConfig = Field(default_factory=GopherConfig)
     c4: C4Config = Field(default_factory=C4Config)
     fineweb: FineWebConfig = Field(default_factory=FineWebConfig)
+    dclm: DclmConfig = Field(default_factory=DclmConfig)
+    per_language: Annotated[dict[Code, LanguageRules], BeforeValidator(norwegian)] = Field(
+        default_factory=dict,
+        description="thresholds by language: {de: {gopher: {max_word_length: 15}}}. Score floors "
+        "stand in language.min_scores, stop words in gopher.stop_words",
+    )
+    language_files: list[str] = Field(
+        default_factory=list,
+        description="settings by language in the format of FineWeb-2 (configs/deu_Latn.yml): files "
+        "or folders of them. They come before per_language and language.min_scores, and their "
+        "languages join language.keep where that is not empty",
+    )

@@ -6,12 +6,15 @@ judge the text that the C4 rules left.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import polars as pl
 
+from pipeline.config.base import Section
 from pipeline.config.filter import FineWebConfig
 from pipeline.filters import line_kernels
-from pipeline.filters.rules import Rule, above, below
+from pipeline.filters.rules import Limits, Rule, above, below
 from pipeline.words import TERMINAL_PUNCTUATION, Texts, Words
 
 FAMILY = "fineweb"
@@ -41,14 +44,15 @@ def signals(texts: Texts, words: Words, config: FineWebConfig) -> pl.DataFrame:
     )
 
 
-def rules(config: FineWebConfig) -> list[Rule]:
-    """In the order of the peer."""
+def rules(config: FineWebConfig, languages: Mapping[str, Section] | None = None) -> list[Rule]:
+    """In the order of the peer; `languages`: thresholds that some languages have otherwise."""
     if not config.enabled:
         return []
+    limits = Limits(config, languages or {})
     return [
         *below(f"{FAMILY}.empty", "has_lines", 1),
-        *below(f"{FAMILY}.line_punct_ratio", "line_punct_ratio", config.line_punct_ratio),
-        *above(f"{FAMILY}.short_line_ratio", "short_line_ratio", config.short_line_ratio),
-        *above(f"{FAMILY}.char_dup_ratio", "char_dup_ratio", config.char_dup_ratio),
-        *above(f"{FAMILY}.list_ratio", "list_ratio", config.list_ratio),
+        *below(f"{FAMILY}.line_punct_ratio", "line_punct_ratio", limits("line_punct_ratio")),
+        *above(f"{FAMILY}.short_line_ratio", "short_line_ratio", limits("short_line_ratio")),
+        *above(f"{FAMILY}.char_dup_ratio", "char_dup_ratio", limits("char_dup_ratio")),
+        *above(f"{FAMILY}.list_ratio", "list_ratio", limits("list_ratio")),
     ]

@@ -9,15 +9,20 @@ no blanks between words. Stop words count only for languages that have a list; b
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import polars as pl
 
+from pipeline.config.base import Section
 from pipeline.config.filter import GopherConfig
 from pipeline.filters import line_kernels, ngram_kernels
-from pipeline.filters.rules import Rule, above, below
+from pipeline.filters.rules import Limits, Rule, above, below
 from pipeline.words import Texts, Words
 
 FAMILY = "gopher_quality"
+OTHERS = "*"
+"""Stands for every language without a list of stop words of its own."""
 
 
 def signals(
@@ -67,31 +72,38 @@ def _counts(words: Words, stop_words: list[str]) -> np.ndarray[tuple[int, int], 
 
 def _stop_words(words: Words, language: pl.Series, lists: dict[str, list[str]]) -> pl.Series:
     found = pl.Series("stop_words", [None] * len(language), pl.Int32)
-    for code in sorted(set(lists) & set(language.unique())):
-        distinct = list(dict.fromkeys(lists[code]))[:64]
+    codes = sorted(set(lists) & set(language.unique()))
+    for code in [OTHERS, *codes] if OTHERS in lists else codes:
+        distinct = list(dict.fromkeys(lists[code]))
         count = pl.Series(_counts(words, distinct)[:, ngram_kernels.STOP_WORDS]).cast(pl.Int32)
-        found = count.zip_with((language == code).fill_null(value=False), found)
+        here = (language == code).fill_null(value=False)
+        found = count if code == OTHERS else count.zip_with(here, found)
     return found.alias("stop_words")
 
 
-def rules(config: GopherConfig) -> list[Rule]:
-    """In the order of the peer."""
+def rules(config: GopherConfig, languages: Mapping[str, Section] | None = None) -> list[Rule]:
+    """In the order of the peer; `languages`: thresholds that some languages have otherwise."""
     if not config.quality:
         return []
+    limits = Limits(config, languages or {})
     unspaced, spaced = pl.col("unspaced") == 1, pl.col("unspaced") == 0
-    short, symbols = f"{FAMILY}.gopher_below_avg_threshold", config.max_symbol_ratio
+    short, symbols = f"{FAMILY}.gopher_below_avg_threshold", limits("max_symbol_ratio")
     return [
-        *below(f"{FAMILY}.gopher_short_doc", "n_words", config.min_words),
-        *above(f"{FAMILY}.gopher_long_doc", "n_words", config.max_words),
-        *below(short, "mean_word_length", config.min_word_length, where=spaced),
-        *below(short, "mean_word_length", config.min_word_length_unspaced, where=unspaced),
-        *above(f"{FAMILY}.gopher_above_avg_threshold", "mean_word_length", config.max_word_length),
+        *below(f"{FAMILY}.gopher_short_doc", "n_words", limits("min_words")),
+        *above(f"{FAMILY}.gopher_long_doc", "n_words", limits("max_words")),
+        *below(short, "mean_word_length", limits("min_word_length"), where=spaced),
+        *below(short, "mean_word_length", limits("min_word_length_unspaced"), where=unspaced),
+        *above(
+            f"{FAMILY}.gopher_above_avg_threshold", "mean_word_length", limits("max_word_length")
+        ),
         *above(f"{FAMILY}.gopher_too_many_hashes", "hash_ratio", symbols),
         *above(f"{FAMILY}.gopher_too_many_ellipsis", "ellipsis_ratio", symbols),
-        *above(f"{FAMILY}.gopher_too_many_bullets", "bullet_lines", config.max_bullet_lines),
+        *above(f"{FAMILY}.gopher_too_many_bullets", "bullet_lines", limits("max_bullet_lines")),
         *above(
-            f"{FAMILY}.gopher_too_many_end_ellipsis", "ellipsis_lines", config.max_ellipsis_lines
+            f"{FAMILY}.gopher_too_many_end_ellipsis",
+            "ellipsis_lines",
+            limits("max_ellipsis_lines"),
         ),
-        *below(f"{FAMILY}.gopher_below_alpha_threshold", "alpha_words", config.min_alpha_words),
-        *below(f"{FAMILY}.gopher_enough_stop_words", "stop_words", config.min_stop_words),
+        *below(f"{FAMILY}.gopher_below_alpha_threshold", "alpha_words", limits("min_alpha_words")),
+        *below(f"{FAMILY}.gopher_enough_stop_words", "stop_words", limits("min_stop_words")),
     ]

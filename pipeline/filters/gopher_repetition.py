@@ -7,12 +7,15 @@ seen of equals, and counts with the blanks between its words; duplicated n-grams
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import polars as pl
 
+from pipeline.config.base import Section
 from pipeline.config.filter import GopherConfig
 from pipeline.filters import line_kernels, ngram_kernels
-from pipeline.filters.rules import Rule, above, below
+from pipeline.filters.rules import Limits, Rule, above, below
 from pipeline.words import Texts, Words
 
 FAMILY = "gopher_repetition"
@@ -42,11 +45,15 @@ def signals(texts: Texts, words: Words) -> pl.DataFrame:
     return frame.with_columns(pl.Series("n_characters", characters, pl.Int32))
 
 
-def rules(config: GopherConfig) -> list[Rule]:
-    """In the order of the peer: empty, paragraphs, lines, top n-grams, duplicated n-grams."""
+def rules(config: GopherConfig, languages: Mapping[str, Section] | None = None) -> list[Rule]:
+    """In the order of the peer: empty, paragraphs, lines, top n-grams, duplicated n-grams.
+
+    `languages`: thresholds that some languages have otherwise.
+    """
     if not config.repetition:
         return []
+    limits = Limits(config, languages or {})
     found = below(f"{FAMILY}.empty", "n_characters", 1)
     for name in (*LINE_SIGNALS, *NGRAM_SIGNALS):
-        found += above(f"{FAMILY}.{name}", name, getattr(config, name))
+        found += above(f"{FAMILY}.{name}", name, limits(name))
     return found

@@ -21,20 +21,19 @@ WORDS, WORD_CHARACTERS, TOKENS, WITH_LETTER, STOP_WORDS = 0, 1, 2, 3, 4
 @njit(cache=True, nogil=True)
 def count_words(tokens: Any, offsets: Any, lengths: Any, flags: Any, stop: Any, out: Any) -> None:
     """Words that are not only punctuation, their characters, tokens, tokens with a letter, and
-    distinct stop words (at most 64) [n, 5]."""
+    distinct stop words [n, 5]."""
+    met = np.full(max(stop.max() + 1, 1) if len(stop) else 1, -1)  # the last document with each
     for d in range(len(offsets) - 1):
         words = length = letters = distinct = 0
-        met = np.uint64(0)
         for i in range(offsets[d], offsets[d + 1]):
             t = tokens[i]
             if flags[t] & HAS_WORD_CHARACTER:
                 words += 1
                 length += lengths[t]
             letters += 1 if flags[t] & HAS_LETTER else 0
-            if stop[t] >= 0:
-                bit = np.uint64(1) << np.uint64(stop[t])
-                distinct += 0 if met & bit else 1
-                met |= bit
+            if stop[t] >= 0 and met[stop[t]] != d:
+                distinct += 1
+                met[stop[t]] = d
         out[d, WORDS], out[d, WORD_CHARACTERS] = words, length
         out[d, TOKENS] = offsets[d + 1] - offsets[d]
         out[d, WITH_LETTER], out[d, STOP_WORDS] = letters, distinct

@@ -10,10 +10,14 @@ threshold is not over it, now or when it is read back.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import polars as pl
+
+if TYPE_CHECKING:
+    from pipeline.config.base import Section
 
 
 @dataclass(frozen=True)
@@ -29,31 +33,67 @@ class Rule:
     threshold: pl.Expr
 
 
-def above(reason: str, signal: str, limit: float | None) -> list[Rule]:
+@dataclass(frozen=True)
+class Limit:
+    """A threshold: one value, and others for documents in some languages. None: no rule there."""
+
+    value: float | None
+    by_language: Mapping[str, float | None] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return self.value is not None or any(v is not None for v in self.by_language.values())
+
+    def expr(self) -> pl.Expr:
+        """The threshold of a row, float64; null where it has none."""
+        if not self.by_language:
+            return pl.lit(self.value, dtype=pl.Float64)
+        return pl.col("language").cast(pl.String).replace_strict(
+            list(self.by_language), list(self.by_language.values()), default=self.value,
+            return_dtype=pl.Float64,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The thresholds of a section by name; `languages` has those that some languages set."""
+
+    section: Section
+    languages: Mapping[str, Section] = field(default_factory=dict)
+
+    def __call__(self, name: str) -> Limit:
+        """The threshold of that name."""
+        others = {
+            code: getattr(section, name)
+            for code, section in self.languages.items()
+            if name in section.model_fields_set
+        }
+        return Limit(getattr(self.section, name), others)
+
+
+def above(reason: str, signal: str, limit: Limit | float | None) -> list[Rule]:
     """Drop where the signal is greater than the limit; no rule without a limit."""
-    if limit is None:
+    limit = limit if isinstance(limit, Limit) else Limit(limit)
+    if not limit:
         return []
-    return [Rule(reason, signal, _number(signal) > _limit(limit), pl.lit(float(limit)))]
+    fails = _number(signal) > limit.expr().cast(pl.Float32)
+    return [Rule(reason, signal, fails, limit.expr())]
 
 
 def below(
-    reason: str, signal: str, limit: float | None, *, where: pl.Expr | None = None
+    reason: str, signal: str, limit: Limit | float | None, *, where: pl.Expr | None = None
 ) -> list[Rule]:
     """Drop where the signal is less than the limit; no rule without one, or where not `where`."""
-    if limit is None:
+    limit = limit if isinstance(limit, Limit) else Limit(limit)
+    if not limit:
         return []
-    fails = _number(signal) < _limit(limit)
+    fails = _number(signal) < limit.expr().cast(pl.Float32)
     if where is not None:
         fails = pl.when(where).then(fails)
-    return [Rule(reason, signal, fails, pl.lit(float(limit)))]
+    return [Rule(reason, signal, fails, limit.expr())]
 
 
 def _number(signal: str) -> pl.Expr:
     return pl.col(signal).cast(pl.Float32)
-
-
-def _limit(limit: float) -> pl.Expr:
-    return pl.lit(limit, dtype=pl.Float32)
 
 
 def decide(signals: pl.DataFrame, rules: Sequence[Rule]) -> pl.DataFrame:

@@ -1,9 +1,10 @@
 """The stage `filtered_text`: measure every document, then decide.
 
 Order, as FineWeb published it: URL lists, language, Gopher repetition, Gopher quality, C4 (which
-edits the text), FineWeb. Every signal is measured for every document, also for those an earlier
-rule drops: the signal table answers what another threshold would do. Signals of the C4 and FineWeb
-rules are those of the edited text, so they hold for the line rules they were measured under.
+edits the text), FineWeb; between the last two DCLM's rules, which edit it too. Every signal is
+measured for every document, also for those an earlier rule drops: the signal table answers what
+another threshold would do. Signals of the C4, DCLM and FineWeb rules are those of the edited text,
+so they hold for the line rules they were measured under.
 
 The rule sets are imported where they are used: they bring numba and spaCy, and this module is read
 by the asset graph for its version.
@@ -12,14 +13,22 @@ by the asset graph for its version.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
 
 import polars as pl
 
 from pipeline import language
 from pipeline.config.filter import FilterConfig
+from pipeline.filters.language_files import resolved
 from pipeline.filters.rules import Rule, RuleRow, below, decide, judge
 from pipeline.language_table import part_table
 from pipeline.part import PartResult
+
+if TYPE_CHECKING:
+    from pipeline.filters.edited import Edited
+    from pipeline.words import Texts, Words
 
 CODE_VERSION = "2"
 LIBRARIES = ("polars", "numpy", "numba", "spacy", "icu4py")
@@ -34,15 +43,20 @@ LANGUAGE_COLUMNS = ("language", "language_score")
 
 def rules(config: FilterConfig) -> list[Rule]:
     """Every rule that is on, in order; the last drops an empty text if no other did."""
-    from pipeline.filters import c4, fineweb, gopher_quality, gopher_repetition, urls
+    from pipeline.filters import c4, dclm, fineweb, gopher_quality, gopher_repetition, urls
 
+    config = resolved(config)
+    gopher = {code: rules.gopher for code, rules in config.per_language.items()}
     return [
         *urls.rules(config.urls),
         *(language.rules(config.language) if config.language.enabled else []),
-        *gopher_repetition.rules(config.gopher),
-        *gopher_quality.rules(config.gopher),
+        *gopher_repetition.rules(config.gopher, gopher),
+        *gopher_quality.rules(config.gopher, gopher),
         *c4.rules(config.c4),
-        *fineweb.rules(config.fineweb),
+        *dclm.rules(config.dclm),
+        *fineweb.rules(
+            config.fineweb, {code: rules.fineweb for code, rules in config.per_language.items()}
+        ),
         *below("extract.empty", "n_chars", 1),
     ]
 
@@ -54,6 +68,7 @@ def filter_documents(frame: pl.DataFrame, config: FilterConfig) -> PartResult:
 
     Needs the columns `doc_id, url, text`; `edits` that came in are composed with the new ones.
     """
+    config = resolved(config)
     measured = [_measure(batch, config) for batch in _batches(frame)]
     signals = pl.concat([signal for signal, _ in measured])
     edited = pl.concat([text for _, text in measured])
@@ -82,6 +97,7 @@ def explain(text: str, url: str | None, config: FilterConfig) -> list[RuleRow]:
     """Every rule's value and threshold for one page, in the order in which they are asked."""
     schema = {"doc_id": pl.String, "url": pl.String, "text": pl.String}
     frame = pl.DataFrame({"doc_id": ["page"], "url": [url], "text": [text]}, schema=schema)
+    config = resolved(config)
     return judge(_measure(frame, config)[0], rules(config))
 
 
@@ -97,7 +113,8 @@ def _batches(frame: pl.DataFrame) -> list[pl.DataFrame]:
 
 def _measure(frame: pl.DataFrame, config: FilterConfig) -> tuple[pl.DataFrame, pl.DataFrame]:
     """All signals of a batch, and its columns `text` and `edits` after the C4 rules."""
-    from pipeline.filters import c4, fineweb, gopher_quality, gopher_repetition, urls
+    from pipeline.filters import c4, dclm, fineweb, gopher_quality, gopher_repetition, urls
+    from pipeline.filters.edited import edits_of
     from pipeline.words import series_of, spacing_of, texts_of, tokenizer
 
     told = language.signals(frame["text"], config.language)
@@ -113,15 +130,21 @@ def _measure(frame: pl.DataFrame, config: FilterConfig) -> tuple[pl.DataFrame, p
         gopher_quality.signals(texts, words, told["language"], config.gopher.stop_words),
     ]
     result = frame.select("text", *(["edits"] if "edits" in frame.columns else []))
-    judged, judged_words = texts, words
+    if config.dclm.enabled:
+        columns.append(dclm.signals(texts, config.dclm))
+    edits = frame["edits"] if "edits" in frame.columns else None
+    editors: list[Callable[[Texts, Words], Edited]] = []
     if config.c4.enabled:
-        edited = c4.edit(texts, words, config.c4, tokenizer())
-        judged, judged_words = edited.texts, edited.words
+        editors.append(partial(c4.edit, config=config.c4, tokenizer=tokenizer()))
+    if config.dclm.enabled:
+        editors.append(partial(dclm.edit, config=config.dclm, tokenizer=tokenizer()))
+    for edit in editors:
+        edited = edit(texts, words)
+        edits = edits_of(edited.cut, texts, edits)
+        texts, words = edited.cut.texts, edited.words
         columns.append(edited.signals)
-        earlier = frame["edits"] if "edits" in frame.columns else None
-        edits = c4.edits_of(edited, texts, earlier)
-        result = pl.DataFrame([series_of(judged), edits])
-    columns.append(fineweb.signals(judged, judged_words, config.fineweb))
+        result = pl.DataFrame([series_of(texts), edits])
+    columns.append(fineweb.signals(texts, words, config.fineweb))
     columns.append(
         result.select(pl.col("text").str.len_bytes().fill_null(0).cast(pl.Int32).alias("n_bytes"))
     )

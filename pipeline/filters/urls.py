@@ -13,7 +13,7 @@ from pathlib import Path
 
 import polars as pl
 
-from pipeline.config.filter import UrlConfig
+from pipeline.config.urls import UrlConfig
 from pipeline.errors import ConfigError
 from pipeline.filters.rules import Rule, above
 

@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from pipeline.config.filter import UrlConfig
+from pipeline.config.urls import UrlConfig
 from pipeline.errors import ConfigError
 from pipeline.filters import urls
 from pipeline.filters.rules import decide

@@ -36,11 +36,12 @@ def what_if(
 ) -> dg.MaterializeResult:
     """What other thresholds of the filter would keep, in seconds, from the stored signals.
 
-    **In:** the signals and decisions of `filtered_text`; in the launchpad, `overrides` with keys of
-    the section `filter` (without any, the configuration as it stands today is compared with what
-    the snapshots were made with). **Falls:** nothing; no data is changed. Keys that the signals
-    cannot tell about are refused by name. **Next:** read `rescued` and `newly_dropped` before the
-    sums; what convinces goes into `gristmill.yaml`, then materialise `filtered_text`.
+    **In:** the signals and decisions of `filtered_text`; in the launchpad, for example `overrides:
+    {filter: {gopher: {min_words: 100}}}` (without any, the configuration as it stands today is
+    compared with what the snapshots were made with). **Falls:** nothing; no data is changed. Keys
+    that the signals cannot tell about are refused by name. **Next:** read `rescued` and
+    `newly_dropped` before the sums; what convinces goes into `gristmill.yaml`, then materialise
+    `filtered_text`.
     """
     from pipeline.what_if.answer import what_if as answer
     from pipeline.what_if.question import question
@@ -78,13 +79,13 @@ def tables(result: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     yield "seconds", result["seconds"]
     yield "settings", display.table(_settings(result["settings"]))
     yield "by_snapshot", display.table(_snapshots(result["snapshots"]))
+    for key in ("newly_dropped", "rescued"):
+        if result[key]:
+            yield key, display.table(_pages(result[key]))
     for name in ("language", "host"):
         yield f"by_{name}", display.table(_groups(result, name))
     yield "reasons", display.table(_reasons(result))
     yield "rules", display.table(_rules(result["rules"]))
-    for key in ("newly_dropped", "rescued"):
-        if result[key]:
-            yield key, display.table(_pages(result[key]))
 
 
 def _settings(changes: list[dict[str, Any]]) -> Iterator[display.Row]:

@@ -4,7 +4,8 @@ Look-ups read manifests, one row group of the record index a WARC file, and the 
 part a document was in at each stage (parts keep the base name of the WARC file they descend from).
 They follow the manifests that each stage really read (`chain.py`); where a stage was made again
 since then and the ones behind it were not, its new verdict stands in `since`.
-Nothing here imports more than pyarrow.
+Nothing here imports more than pyarrow, but for a page that the filter dropped: the rules are asked
+again by its signals, and all that it fails are told.
 """
 
 from __future__ import annotations
@@ -207,6 +208,8 @@ def _fates(origin: Origin) -> Iterator[dict[str, Any]]:
         fate = _fate(link.stage, row or now or {})
         if row and now and _fate(link.stage, now) != fate:
             fate["since"] = _fate(link.stage, now)
+        if link.stage == "filtered_text" and row and not fate["kept"]:
+            fate["fails"] = _fails(origin, link)
         yield fate
         if not fate["kept"]:
             return
@@ -230,6 +233,20 @@ def _fate(stage: str, row: dict[str, Any]) -> dict[str, Any]:
         "threshold": row["threshold"],
         "detail": json.loads(row["detail"]) if row["detail"] else None,
     }
+
+
+def _fails(origin: Origin, link: Link) -> list[dict[str, Any]]:
+    """Every rule of the filter that a document fails, the one that decided among them."""
+    for entry in link.entries("signals", origin.file, origin.group):
+        found = find_rows(link.store, entry, "doc_id", [origin.doc_id])
+        if found.num_rows:
+            import polars as pl
+
+            from pipeline.what_if.part import failing
+
+            rows = failing(link.read.content, pl.DataFrame(found))
+            return [{"rule": r.rule, "value": r.value, "threshold": r.threshold} for r in rows]
+    return []
 
 
 def _shards(origin: Origin) -> Iterator[dict[str, Any]]:

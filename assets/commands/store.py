@@ -129,6 +129,9 @@ def _print_story(story: Result) -> None:
         print(f"  record: {story['warc_file']} {story['warc_offset']}+{story['warc_length']}")
     for fate in story["fates"]:
         print(f"  {fate['stage']}: {_verdict(fate)}")
+        for also in fate.get("fails", ()):
+            if also["rule"] != fate["reason"]:
+                print(f"    fails as well: {also['rule']}{_against(also)}")
         if "since" in fate:
             print(f"    made again since, the stages behind it not: {_verdict(fate['since'])}")
         if fate["detail"]:
@@ -150,9 +153,14 @@ def plain(text: str, limit: int = 200) -> str:
 def _verdict(fate: Result) -> str:
     if fate["kept"]:
         return "kept"
-    value, threshold = fate["value"], fate["threshold"]
-    both = value is not None and threshold is not None
-    return f"dropped, {fate['reason']}" + (f" {value:.4g} against {threshold:.4g}" if both else "")
+    return f"dropped, {fate['reason']}{_against(fate)}"
+
+
+def _against(row: Result) -> str:
+    value, threshold = row["value"], row["threshold"]
+    if value is None or threshold is None:
+        return ""
+    return f" {value:.4g} against {threshold:.4g}"
 
 
 def try_page(arguments: argparse.Namespace) -> Result:

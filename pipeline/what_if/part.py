@@ -17,11 +17,12 @@ import pyarrow.parquet as pq
 
 from pipeline.dataset import ROW_GROUP_ROWS, Dataset, read_bytes, read_manifest
 from pipeline.errors import ContractError
-from pipeline.filters.run import CODE_VERSION
+from pipeline.filters.rules import RuleRow, judge
+from pipeline.filters.run import CODE_VERSION, rules
 from pipeline.inputs import FileSource, file_checksum
 from pipeline.manifest import Content, Entry, InputRef, part_key
 from pipeline.store import Store
-from pipeline.what_if.question import STAGE
+from pipeline.what_if.question import STAGE, stored_section
 from pipeline.what_if.tally import Judged, Side, judge_batch
 
 BATCH_ROWS = 100_000
@@ -113,6 +114,20 @@ def judged_batches(
         yield judged, dict(stored["reason"].slice(n).value_counts().iter_rows())
     if next(measured, None) is not None:
         raise _of_others(place)
+
+
+def failing(content: Content, signals: pl.DataFrame) -> list[RuleRow]:
+    """All rules that the one document of `signals` fails, under the settings of a manifest.
+
+    None where an earlier version of the filter measured something else.
+    """
+    try:
+        listed = rules(stored_section(content)[1])
+    except ContractError:
+        return []
+    if not Side.of(listed).signals <= set(signals.columns):
+        return []
+    return [row for row in judge(signals, listed) if not row.passes]
 
 
 def _batches(place: Place, entry: Entry, needed: Collection[str]) -> Iterator[pl.DataFrame]:

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from pipeline.config import Config, merge, parse_setting, section_json, validate
 from pipeline.config.filter import FilterConfig
 from pipeline.errors import ConfigError, ContractError
+from pipeline.filters.language_files import resolved
 from pipeline.manifest import Content
 from pipeline.stages.files import by_content
 
@@ -29,11 +30,13 @@ LISTS = "the addresses were looked up in the lists of that time"
 
 MEASURED: dict[str, str] = {
     "language": "languages were told under it",
+    "language_files": "they hold lists of stop words",
     "language.min_chars": LABEL,
     "language.und_score": LABEL,
     MODEL: "another model tells other languages",
     "gopher.stop_words": "stop words were counted with the lists of that time",
     "c4": TEXT,
+    "dclm": TEXT,
     "fineweb.short_line_length": "short lines were counted with the length of that time",
     "urls": LISTS,
 }
@@ -44,6 +47,10 @@ ANSWERED = frozenset(
         "language.enabled", "language.keep", "language.min_score", "language.min_scores",
         "language.und", "gopher", "fineweb",
         "c4.lorem_ipsum", "c4.curly_bracket", "c4.min_sentences", "urls.soft_threshold",
+        "per_language", "dclm.min_words", "dclm.max_words", "dclm.min_word_length",
+        "dclm.max_word_length", "dclm.max_symbol_ratio", "dclm.max_bullet_lines",
+        "dclm.max_ellipsis_lines", "dclm.max_non_alphabetic_words", "dclm.min_stop_words",
+        "dclm.max_removed_words",
     }
 )  # fmt: skip
 """Keys, and sections of such keys, that only rules read. Where both fit, the longer one holds."""
@@ -113,22 +120,29 @@ def _cure(section: str) -> str:
     return "try it with `gristmill run` on a trial root; what-if answers keys of the section filter"
 
 
+def stored_section(content: Content) -> tuple[dict[str, Any], FilterConfig]:
+    """What a dataset was filtered with, as stored and typed (lists of addresses left out).
+
+    Raises ContractError where this version cannot read it any more.
+    """
+    stored = {key: value for key, value in content.config.items() if key != MODEL}
+    try:
+        return stored, FilterConfig.model_validate(_without_files(stored))
+    except ValidationError as error:
+        key = ".".join(map(str, error.errors()[0]["loc"]))
+        message = f"this version cannot read {key} of the settings that {STAGE} was made with"
+        raise ContractError(message, hint=f"materialise {STAGE} again") from error
+
+
 def settings_of(content: Content, asked: Question) -> Settings:
     """What a dataset was filtered with, and what it would be.
 
     Raises ContractError where its section cannot be read any more, ConfigError for a value that is
     out of range and for keys that the signals cannot tell about, all named.
     """
-    stored = {key: value for key, value in content.config.items() if key != MODEL}
-    try:
-        before = FilterConfig.model_validate(_without_files(stored))
-    except ValidationError as error:
-        message = f"the configuration that {STAGE} was made with is not readable by this version"
-        hint = f"materialise {STAGE} again: {error.errors()[0]['loc']} has changed"
-        raise ContractError(message, hint=hint) from error
-    laid = section_json(asked.whole) if asked.whole else stored
-    wanted = by_content(lay(laid, asked.changes))
-    after = validate({"filter": _without_files(wanted)}).filter
+    stored, before = stored_section(content)
+    wanted = lay(section_json(asked.whole) if asked.whole else stored, asked.changes)
+    after = resolved(validate({"filter": _without_files(wanted)}).filter)
     old, new = _comparable(stored, before), _comparable(wanted, after)
     keys = sorted(key for key in old.keys() | new.keys() if old.get(key) != new.get(key))
     _refuse(keys)
@@ -188,7 +202,7 @@ def flat(section: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 def _comparable(section: Mapping[str, Any], typed: FilterConfig) -> dict[str, Any]:
     """Every key with its typed value, files by their content."""
     files = {key: value for key, value in flat(section).items() if _is_files(value)}
-    return flat(section_json(typed)) | files
+    return flat(by_content(section_json(typed))) | files
 
 
 def _without_files(section: Mapping[str, Any]) -> dict[str, Any]:

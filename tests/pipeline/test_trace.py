@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.config import Config, merge, validate
+from pipeline.dataset import Dataset
 from pipeline.errors import UsageError
 from pipeline.mill import Mill
 from pipeline.stages import curation, tokens
@@ -77,6 +78,20 @@ def test_a_stage_made_again_does_not_change_what_shards_were_made_of(mill: Mill)
     assert not any(since.values())
     assert by_url[0]["shards"] == before["shards"]
     assert by_url[0]["fates"][1]["since"] == told
+
+
+def test_a_page_that_the_filter_dropped_tells_all_the_rules_it_fails(mill: Mill) -> None:
+    filtered = Dataset.open(mill.folder("filtered_text", FIRST))
+    decisions = filtered.load("decisions")
+    dropped = decisions.filter(~decisions["kept"]).head(3)
+    assert len(dropped)
+    for doc_id, reason in dropped.select("doc_id", "reason").iter_rows():
+        [fate] = [f for f in trace_doc(mill.root, doc_id)["fates"] if f["stage"] == "filtered_text"]
+        first = fate["fails"][0]
+        assert (first["rule"], reason) == (fate["reason"], fate["reason"])
+        assert first["value"] == pytest.approx(fate["value"], rel=1e-6)
+        assert first["threshold"] == pytest.approx(fate["threshold"], rel=1e-6)
+        assert len({rule["rule"] for rule in fate["fails"]}) == len(fate["fails"])
 
 
 def test_a_shard_of_an_earlier_tokenizer_is_still_found(mill: Mill) -> None:

@@ -200,9 +200,10 @@ def flat(section: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _comparable(section: Mapping[str, Any], typed: FilterConfig) -> dict[str, Any]:
-    """Every key with its typed value, files by their content."""
+    """Every key with its typed value, files by their content; an empty mapping is no key."""
     files = {key: value for key, value in flat(section).items() if _is_files(value)}
-    return flat(by_content(section_json(typed))) | files
+    found = flat(by_content(section_json(typed))) | files
+    return {key: value for key, value in found.items() if value != {}}
 
 
 def _without_files(section: Mapping[str, Any]) -> dict[str, Any]:

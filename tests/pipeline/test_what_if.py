@@ -180,36 +180,44 @@ def frame() -> pl.DataFrame:
     return frame.select("doc_id", "url", "text")
 
 
-@lru_cache(maxsize=1)
-def measured() -> pl.DataFrame:
-    return filter_documents(frame(), FilterConfig()).tables["signals"]
+@lru_cache(maxsize=2)
+def measured(dclm: bool) -> pl.DataFrame:
+    config = FilterConfig.model_validate({"dclm": {"enabled": dclm}})
+    return filter_documents(frame(), config).tables["signals"]
 
 
 def limits() -> Iterator[tuple[str, Any]]:
-    """Every numeric key that is answered, with values around its default."""
+    """Every numeric key that is answered, with values around its default, and two of languages."""
     for key, value in flat(section_json(FilterConfig())).items():
         if refusal(key) is None and isinstance(value, int | float) and not isinstance(value, bool):
             near = st.integers(0, 4 * value + 5) if isinstance(value, int) else st.floats(0, 1)
             yield key, st.one_of(st.none(), near) if "threshold" not in key else st.integers(1, 5)
+    yield "per_language.de.gopher.min_words", st.one_of(st.none(), st.integers(0, 200))
+    yield "per_language.en.fineweb.line_punct_ratio", st.one_of(st.none(), st.floats(0, 1))
+    yield "language.min_scores", st.dictionaries(st.sampled_from(["de", "en"]), st.floats(0, 1))
 
 
 LIMITS = dict(limits())
 
 
-@settings(max_examples=30, deadline=None)
-@given(st.fixed_dictionaries({}, optional=LIMITS))
-def test_signals_decide_as_a_run_does_for_any_thresholds(values: dict[str, Any]) -> None:
-    sections: dict[str, Any] = {}
+@settings(max_examples=40, deadline=None)
+@given(st.fixed_dictionaries({}, optional=LIMITS), st.booleans())
+def test_signals_decide_as_a_run_does_for_any_thresholds(
+    values: dict[str, Any], dclm: bool
+) -> None:
+    sections: dict[str, Any] = {"dclm": {"enabled": dclm}}
     for key, value in values.items():
-        section, _, name = key.partition(".")
-        sections.setdefault(section, {})[name] = value
+        nested: Any = value
+        for name in reversed(key.split(".")):
+            nested = {name: nested}
+        sections = question.lay(sections, nested)
     try:
         config = FilterConfig.model_validate(sections)
     except ValueError:
         return  # a limit that the configuration refuses
     again = filter_documents(frame(), config).tables
     side = {"before": Side.of(_rules(config)), "after": Side.of(_rules(config))}
-    judged = judge_batch(measured(), frame()["url"], side)
+    judged = judge_batch(measured(dclm), frame()["url"], side)
     assert judged.decided["after"]["reason"].equals(again["decisions"]["reason"])
     total = Tally()
     total.add(judged)
@@ -221,6 +229,38 @@ def _rules(config: FilterConfig) -> list[Rule]:
     from pipeline.filters.run import rules
 
     return rules(config)
+
+
+def test_thresholds_of_one_language(folder: Path, tmp_path: Path) -> None:
+    german = {"de": {"gopher": {"min_words": 150}}}
+    result = ask(folder / "out", per_language=german)
+    check_sums(result)
+    [change] = result["settings"]
+    assert change["key"] == "filter.per_language.de.gopher.min_words"
+    assert result["newly_dropped"]
+    assert {page["language"] for page in result["newly_dropped"]} == {"de"}
+    assert {page["threshold"] for page in result["newly_dropped"]} == {150}
+    incoming = Dataset.open(open_store(str(folder / "in")))
+    run(tmp_path / "out", dataset_input(incoming), gopher={"min_words": 40}, per_language=german)
+    again = ask(tmp_path / "out", per_language={"de": {"gopher": {"min_words": 40}}})
+    assert again["before"]["reasons"] == result["after"]["reasons"]
+    assert again["after"]["reasons"] == result["before"]["reasons"]
+    assert ask(tmp_path / "out", per_language={})["after"] == again["after"]
+
+
+def test_files_of_languages_are_answered_but_for_their_stop_words(
+    folder: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "deu_Latn.yml"
+    file.write_text("language_score: 0.5\nmax_avg_word_length: 4\n")
+    result = ask(folder / "out", language_files=[str(file)])
+    assert [one["key"] for one in result["settings"]] == [
+        "filter.language.min_scores.de", "filter.per_language.de.gopher.max_word_length",
+    ]  # fmt: skip
+    assert {page["language"] for page in result["newly_dropped"]} == {"de"}
+    file.write_text("stopwords: [der, die, das]\n")
+    with pytest.raises(ConfigError, match=r"filter\.gopher\.stop_words\.de cannot be told"):
+        ask(folder / "out", language_files=[str(file)])
 
 
 def test_every_key_of_the_filter_is_answered_or_refused_with_a_reason() -> None:

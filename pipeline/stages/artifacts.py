@@ -35,10 +35,20 @@ def artifact(name: str, data: bytes, decisions: pl.DataFrame, **extra: Any) -> P
     return PartResult({"decisions": decisions}, files=files, extra=extra, keep=scratch)
 
 
-def mirror(mill: Mill, manifest: Manifest, name: str) -> Manifest:
-    """Copy the one file of an asset to its plain name, for people; readers never use it."""
+def beside(result: PartResult, name: str, data: bytes) -> PartResult:
+    """The same result with a second file, another form of the first: no row is counted for it."""
+    assert isinstance(result.keep, Scratch)
+    path = result.keep.folder / name
+    path.write_bytes(data)
+    stored = f"{path.stem}-{sha256_hex(data)[:24]}{path.suffix}"
+    result.files["parts"].append(OutputFile(path, stored, 0))
+    return result
+
+
+def mirror(mill: Mill, manifest: Manifest, name: str, *, part: int = 0) -> Manifest:
+    """Copy a file of an asset to its plain name, for people; readers never use it."""
     out = mill.folder(manifest.content.stage)
-    data = read_bytes(out, manifest.content.parts[0])
+    data = read_bytes(out, manifest.content.parts[part])
     if not (out.exists(name) and out.read(name) == data):
         out.write(name, data)
     return manifest

@@ -26,10 +26,13 @@ from pipeline.mill import Mill, run_stage, upstream
 from pipeline.part import PartResult
 from pipeline.stages.corpus import check_chain
 from pipeline.stages.files import by_content, expand
+from pipeline.stages.selection import open_selection
 from pipeline.store import Store
 
 if TYPE_CHECKING:
     import polars as pl
+
+    from pipeline.quality.selection import Selection
 
 
 def filter_text(mill: Mill, snapshot: str) -> Manifest:
@@ -41,16 +44,18 @@ def filter_text(mill: Mill, snapshot: str) -> Manifest:
 def filter_input(mill: Mill, given: Input, out: Store, partition: str | None) -> Manifest:
     """Filter any input into a dataset folder."""
     from pipeline.filters import run
+    from pipeline.filters.language_files import resolved
     from pipeline.language import libraries, model_path
 
     model = model_path()
-    config = by_content(section_json(mill.config.filter))
+    section = resolved(mill.config.filter)  # what language files say, not their names
+    config = by_content(section_json(section))
     config["language_model"] = file_checksum(model)
-    needed = (*run.LIBRARIES, *libraries(mill.config.filter.language))
+    needed = (*run.LIBRARIES, *libraries(section.language))
     spec = StageSpec("filtered_text", run.CODE_VERSION, needed, partition, config)
     gates = mill.config.gates
     rules = [yield_band(gates.yields.filtered_text, gates.min_sample), host_removal(gates)]
-    work = partial(_filter, config=mill.config.filter)
+    work = partial(_filter, config=section)
     return run_stage(mill, spec, given, work, out, rules=rules, summarise=_languages)
 
 
@@ -100,26 +105,42 @@ def score_input(
     from pipeline import quality
 
     config: dict[str, Any] = section_json(mill.config.score)
+    # how a classifier or a selection was made stands in their own manifests
+    config = {key: value for key, value in config.items() if key not in ("classifier", "select")}
     for name, model in (("quality_model", quality_model), ("safety_model", safety_model)):
         if model is not None and not model.is_file():
             message = f"{name.replace('_', ' ')} {model} is not there"
             raise UsageError(message, hint="gristmill classifier train LABELS --out FILE makes one")
         config[name] = file_checksum(model) if model else None
+    chosen = open_selection(mill)
+    if chosen:
+        config["selection"] = chosen.checksum
+        chosen.selection.check_model(config["quality_model"])
+        refs = (*refs, *chosen.refs)
     spec = StageSpec("scored_text", quality.CODE_VERSION, quality.LIBRARIES, partition, config)
     gates = mill.config.gates
     rules = [yield_band(gates.yields.scored_text, gates.min_sample)]
     work = partial(
-        _score, config=mill.config.score, quality_model=quality_model, safety_model=safety_model
+        _score,
+        config=mill.config.score,
+        quality_model=quality_model,
+        safety_model=safety_model,
+        selection=chosen.selection if chosen else None,
     )
     return run_stage(mill, spec, given, work, out, rules=rules, refs=refs)
 
 
 def _score(
-    frame: pl.DataFrame, *, config: ScoreConfig, quality_model: Path, safety_model: Path | None
+    frame: pl.DataFrame,
+    *,
+    config: ScoreConfig,
+    quality_model: Path,
+    safety_model: Path | None,
+    selection: Selection | None,
 ) -> PartResult:
     from pipeline.quality import score_documents
 
-    return score_documents(frame, config, quality_model, safety_model)
+    return score_documents(frame, config, quality_model, safety_model, selection)
 
 
 def scrub_text(mill: Mill, snapshot: str) -> Manifest:

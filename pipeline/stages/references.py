@@ -12,20 +12,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipeline.config import Config, section_json
-from pipeline.config.filter import UrlConfig
+from pipeline.config.urls import UrlConfig
 from pipeline.driver import StageSpec
 from pipeline.errors import ConfigError, GristmillError
 from pipeline.inputs import FileSource, Input, as_one, blob_input, dataset_input, file_input
 from pipeline.manifest import Manifest
 from pipeline.mill import Mill, run_stage
 from pipeline.part import PartResult
-from pipeline.stages.artifacts import artifact, kept_decisions, mirror, only_extra
+from pipeline.stages.artifacts import artifact, beside, kept_decisions, mirror, only_extra
 from pipeline.stages.files import expand
 
 if TYPE_CHECKING:
     import polars as pl
 
+    from pipeline.quality import TrainedClassifier
+
 MODEL_FILE = "model.bin"
+QUANTISED_FILE = "model.ftz"
 LABELS = "references.quality_labels"
 
 
@@ -67,6 +70,7 @@ def quality_classifier(mill: Mill) -> Manifest:
     named = mill.config.references.quality_model
     section = section_json(mill.config.score.classifier)
     section |= {"positive_label": mill.config.references.positive_label}
+    section |= {"min_quality": mill.config.score.min_quality}  # where the report's confusion is
     spec = StageSpec("quality_classifier", quality.CODE_VERSION, quality.LIBRARIES, None, section)
     if named:
         given = blob_input(expand("references.quality_model", [named])[0])
@@ -76,15 +80,29 @@ def quality_classifier(mill: Mill) -> Manifest:
         work = partial(_train, config=mill.config)
     out = mill.folder("quality_classifier")
     manifest = run_stage(mill, spec, given, work, out, summarise=only_extra)
+    if len(manifest.content.parts) > 1:
+        mirror(mill, manifest, QUANTISED_FILE, part=1)
     return mirror(mill, manifest, MODEL_FILE)
 
 
 def _train(frame: pl.DataFrame, *, config: Config) -> PartResult:
+    trained = train(frame, config)
+    decisions = kept_decisions(frame, "quality_classifier")
+    made = artifact(MODEL_FILE, trained.model, decisions, report=trained.report)
+    return beside(made, QUANTISED_FILE, trained.quantised)
+
+
+def train(frame: pl.DataFrame, config: Config) -> TrainedClassifier:
+    """A classifier of checked labels; its report's confusion is at `score.min_quality`."""
     from pipeline.quality import train_classifier
 
-    trained = train_classifier(frame, config.score.classifier, config.references.positive_label)
-    decisions = kept_decisions(frame, "quality_classifier")
-    return artifact(MODEL_FILE, trained.model, decisions, report=trained.report)
+    threshold = config.score.min_quality
+    return train_classifier(
+        frame,
+        config.score.classifier,
+        config.references.positive_label,
+        0.5 if threshold is None else threshold,
+    )
 
 
 def _named_model(path: Path) -> PartResult:
@@ -95,18 +113,13 @@ def _named_model(path: Path) -> PartResult:
     return artifact(MODEL_FILE, path.read_bytes(), decisions, report={"given": path.name})
 
 
-def train_from_files(config: Config, paths: Sequence[Path]) -> tuple[bytes, dict[str, Any]]:
-    """A model and its report from label files given by a person."""
+def train_from_files(config: Config, paths: Sequence[Path]) -> TrainedClassifier:
+    """A model, its quantised copy and its report from label files given by a person."""
     import polars as pl
-
-    from pipeline.quality import train_classifier
 
     sources = [FileSource(path, "") for path in sorted(paths, key=lambda path: path.name)]
     frame = pl.concat([source.load().value for source in sources], how="diagonal_relaxed")
-    labelled = _labelled(frame).tables["parts"]
-    positive = config.references.positive_label
-    trained = train_classifier(labelled, config.score.classifier, positive)
-    return trained.model, dict(trained.report)
+    return train(_labelled(frame).tables["parts"], config)
 
 
 def benchmark_sets(mill: Mill) -> Manifest:

@@ -110,7 +110,8 @@ def _score(frame: pl.DataFrame, *, config: ScoreConfig, language: LanguageConfig
     from pipeline.quality import score_documents
 
     told = with_language(frame, language)
-    return score_documents(told, config.model_copy(update={"min_quality": None}), None, None)
+    everything = {"min_quality": None, "min_grade": None, "selection": None}
+    return score_documents(told, config.model_copy(update=everything), None, None)
 
 
 def with_language(frame: pl.DataFrame, config: LanguageConfig) -> pl.DataFrame:

@@ -31,6 +31,7 @@ from pipeline.extractor.sheet import (
     BR,
     break_line,
     end_block,
+    is_anchor_sign,
     is_numbers,
     new_sheet,
     write_text,
@@ -274,6 +275,9 @@ def close_element(sheet: Any) -> None:
         close_gutter(sheet, v, own)
     if t == A:
         s[at.LINK] -= 1
+        begin = max(sheet.elements[v, at.E_AT], s[at.START])
+        if is_anchor_sign(sheet.out, begin, s[at.OUT]):
+            s[at.OUT] = begin
     elif t in (B, STRONG):
         s[at.BOLD] -= 1
     elif t == BUTTON:

@@ -186,6 +186,21 @@ def is_numbers(out: Any, start: int, end: int) -> Any:
 
 
 @kernel
+def is_anchor_sign(out: Any, start: int, end: int) -> Any:
+    """Whether a link's text is the sign by which a heading links to itself: `#`, U+00B6, a glyph
+    of an icon font (private use, U+E000 to U+F8FF)."""
+    while start < end and out[start] == 32:
+        start += 1
+    if end - start == 1:
+        return out[start] == 35
+    if end - start == 2:
+        return out[start] == 0xC2 and out[start + 1] == 0xB6
+    if end - start != 3:
+        return False
+    return out[start] == 0xEE or (out[start] == 0xEF and out[start + 1] <= 0xA3)
+
+
+@kernel
 def counts_up(out: Any, start: int, end: int) -> Any:
     """Whether the lines are two or more numbers, each one more than the last."""
     last, value, lines = np.int64(-1), np.int64(-1), 0

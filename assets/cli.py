@@ -28,6 +28,7 @@ TELEMETRY_OFF = {
 WHERE = {"data": "assets.commands.data", "store": "assets.commands.store"}
 FUNCTIONS = {"try": "try_page", "what-if": "what_if"}  # neither can name a function
 WHERE |= {"service": "assets.commands.service", "bench": "assets.commands.bench"}
+WHERE |= {"classifier": "assets.commands.classifier"}
 WHERE |= {"what_if": "assets.commands.what_if"}
 
 
@@ -169,21 +170,44 @@ def _stage_verbs(verb: Any, verbs: Any) -> None:
     for name in ("extract", "filter", "scrub", "score", "dedup", "tokenize"):
         verbs.choices[name].add_argument("--out", type=out_folder, required=True, metavar="DIR")
     mixture.add_argument("--out", type=out_file, required=True, metavar="FILE")
+    actions = {}
+    for name, text in (
+        ("classifier", "label texts, train the quality classifier, fit thresholds"),
+        ("tokenizer", "train the tokenizer"),
+        ("extractor", "train the main-text extractor"),
+    ):
+        holder = verbs.add_parser(name, help=text)
+        actions[name] = holder.add_subparsers(
+            dest="action", required=True, metavar="ACTION", parser_class=Parser
+        )
+    _classifier_verbs(verb, actions["classifier"])
     for name, noun, text in (
-        ("classifier", "LABELS", "train the quality classifier"),
         ("tokenizer", "IN", "train the tokenizer"),
         ("extractor", "LABELLED", "train the main-text extractor"),
     ):
-        holder = verbs.add_parser(name, help=text)
-        group = holder.add_subparsers(
-            dest="action", required=True, metavar="ACTION", parser_class=Parser
-        )
-        train = verb("train", text, "data", group)
+        train = verb("train", text, "data", actions[name])
         train.add_argument("inputs", nargs="+", metavar=noun, type=local_path)
         train.add_argument("--out", type=out_file, required=True, metavar="FILE")
     train.add_argument(  # the extractor's
         "--predictions", type=out_file, metavar="FILE", help="texts of pages held back, as JSONL"
     )
+
+
+def _classifier_verbs(verb: Any, group: Any) -> None:
+    train = verb("train", "train the quality classifier", "classifier", group)
+    train.add_argument("inputs", nargs="+", metavar="LABELS", type=local_path)
+    train.add_argument("--quantised", type=out_file, metavar="FILE", help="a small copy to ship")
+    label = verb("label", "labels of texts from a model behind an endpoint", "classifier", group)
+    label.add_argument("inputs", nargs="+", metavar="IN", type=local_path)
+    label.add_argument("--estimate", action="store_true", help="say the price, ask nothing")
+    label.add_argument(
+        "--accept-cost", action="store_true", help="go on where the estimate is over the limit"
+    )
+    select = verb("select", "thresholds that keep a share of each language", "classifier", group)
+    select.add_argument("inputs", nargs="+", metavar="SCORED", type=local_path)
+    select.add_argument("--keep", type=float, metavar="SHARE", help="default: score.select.keep")
+    for made in (train, label, select):
+        made.add_argument("--out", type=out_file, required=True, metavar="FILE")
 
 
 def _store_verbs(verb: Any) -> None:

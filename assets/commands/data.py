@@ -127,22 +127,6 @@ def scrub(arguments: argparse.Namespace) -> Result:
     return stage_result(manifest, arguments.out, arguments)
 
 
-def classifier_train(arguments: argparse.Namespace) -> Result:
-    """`gristmill classifier train LABELS --out FILE`."""
-    config = configuration(arguments)
-    for path in arguments.inputs:
-        if check_input_path(path) in ("dataset", "folder"):
-            message = f"labels {path} are a folder"
-            raise UsageError(
-                message, hint="give JSONL or Parquet files with `text, label[, split]`"
-            )
-    from pipeline.stages.references import train_from_files
-
-    model, report = train_from_files(config, arguments.inputs)
-    _write(arguments.out, model)
-    return _report(report, arguments)
-
-
 def tokenizer_train(arguments: argparse.Namespace) -> Result:
     """`gristmill tokenizer train IN... --out FILE`."""
     config = configuration(arguments)
@@ -151,8 +135,8 @@ def tokenizer_train(arguments: argparse.Namespace) -> Result:
 
     with mill_for(arguments, config, arguments.out.parent) as mill:
         text, report = train_on_inputs(mill, open_inputs(mill, arguments.inputs))
-    _write(arguments.out, text.encode())
-    return _report(report, arguments)
+    publish(arguments.out, text.encode())
+    return report_of(report, arguments)
 
 
 def extractor_train(arguments: argparse.Namespace) -> Result:
@@ -165,12 +149,12 @@ def extractor_train(arguments: argparse.Namespace) -> Result:
     from pipeline.extractor.train import train
 
     trained = train(labelled.pages(config.extract.max_bytes), config.extract.comments)
-    _write(arguments.out, trained.model)
+    publish(arguments.out, trained.model)
     if arguments.predictions:
-        _write(arguments.predictions, trained.predictions())
+        publish(arguments.predictions, trained.predictions())
     if not arguments.json:
         print(scores.table(trained.scores))
-    return _report({**labelled.counts, **trained.report()}, arguments)
+    return report_of({**labelled.counts, **trained.report()}, arguments)
 
 
 def tokenize(arguments: argparse.Namespace) -> Result:
@@ -204,11 +188,11 @@ def mixture(arguments: argparse.Namespace) -> Result:
 
     with mill_for(arguments, config, root) as mill:
         plan = read_plan(mill, make_plan(mill))
-    _write(arguments.out, (json.dumps(plan, indent=1, ensure_ascii=False) + "\n").encode())
-    return _report(plan, arguments)
+    publish(arguments.out, (json.dumps(plan, indent=1, ensure_ascii=False) + "\n").encode())
+    return report_of(plan, arguments)
 
 
-def _write(path: Path, data: bytes) -> None:
+def publish(path: Path, data: bytes) -> None:
     """Publish one file whole, or say why not."""
     from resources.storage_local import LocalStore
 
@@ -216,7 +200,8 @@ def _write(path: Path, data: bytes) -> None:
     LocalStore(place.parent).write(place.name, data)
 
 
-def _report(report: Result, arguments: argparse.Namespace) -> Result:
+def report_of(report: Result, arguments: argparse.Namespace) -> Result:
+    """The JSON of a verb that makes one file; for people, its plain figures on stdout."""
     result = {**report, "out": str(arguments.out)}
     if not arguments.json:
         for key, value in result.items():

@@ -114,8 +114,8 @@ def settings(arguments: Iterable[str]) -> dict[str, Any]:
 def _cure(section: str) -> str:
     if section == "score":
         return (
-            "what the filter would rescue has no score yet; `gristmill score` with another limit "
-            "reads its scores again in seconds"
+            "what the filter would rescue has no score yet; `gristmill score` into a trial folder "
+            "shows what another limit keeps"
         )
     return "try it with `gristmill run` on a trial root; what-if answers keys of the section filter"
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from pipeline.word_kernels import PRIME, codepoint, mix
+from pipeline.word_kernels import OFFSET, PRIME, codepoint, mix
 
 ALPHA, LOWER, UPPER, DIGIT, SPLITS, STARTS, ENDS, ICON, QUOTE, BEFORE_DOT, CURRENCY = (
     1 << k for k in range(11)
@@ -43,7 +43,7 @@ LONGEST_UNIT, LONGEST_LABEL, LONGEST_DOMAIN_END = 5, 64, 63
 @njit(cache=True, nogil=True)
 def hash_points(points: Any, begin: int, end: int) -> Any:
     """A 64-bit hash of a row of code points, never 0."""
-    h = np.uint64(0xCBF29CE484222325)
+    h = OFFSET
     for i in range(begin, end):
         h = (h ^ np.uint64(points[i])) * PRIME
     return mix(h) | np.uint64(1)

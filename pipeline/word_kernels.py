@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-PRIME = np.uint64(0x100000001B3)
+OFFSET, PRIME = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3)  # FNV-1a
 MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # odd, so that it has an inverse modulo 2^64
 INVERSE = np.uint64(pow(0x9E3779B97F4A7C15, -1, 1 << 64))
 
@@ -123,7 +123,7 @@ def cut(
     n = 0
     for d in range(len(offsets) - 1):
         i, end = offsets[d], offsets[d + 1]
-        seed = np.uint64(0xCBF29CE484222325) + np.uint64(modes[d])
+        seed = OFFSET + np.uint64(modes[d])
         while True:
             begin = i
             line = -1
@@ -241,7 +241,7 @@ def expand(ids: Any, chunk_offsets: Any, starts: Any, chunk_tokens: Any) -> Any:
 def hash_spans(buffer: Any, spans: Any, out: Any) -> None:
     """A 64-bit hash of each run of bytes [n, 2] begin and end; never 0."""
     for t in range(len(spans)):
-        h = np.uint64(0xCBF29CE484222325)
+        h = OFFSET
         for i in range(spans[t, 0], spans[t, 1]):
             h = (h ^ np.uint64(buffer[i])) * PRIME
         out[t] = mix(h) | np.uint64(1)

@@ -10,10 +10,18 @@ from pipeline.config.base import Section
 
 
 class UrlConfig(Section):
-    """Lists of addresses and words, one entry a line, '#' starts a comment. Off without lists."""
+    """Lists, plain or .gz, one entry a line, '#' starts a comment. Off without lists."""
 
+    ut1: Path | None = Field(
+        None,
+        description="a folder of lists as UT1 publishes them (dsi.ut-capitole.fr/blacklists): "
+        "<category>/domains and <category>/urls; URLs without scheme, with all that is below them",
+    )
+    ut1_categories: list[str] = Field(
+        default_factory=list, description="folders of `ut1` to read; empty: all that are there"
+    )
     domains: Path | None = Field(None, description="hosts to drop, with all their subdomains")
-    urls: Path | None = Field(None, description="whole URLs to drop")
+    urls: Path | None = Field(None, description="whole URLs to drop, as they stand in the crawl")
     banned_words: Path | None = Field(None, description="drop if the URL has one as a word")
     banned_substrings: Path | None = Field(
         None, description="drop if the URL has one anywhere, signs between letters aside"

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from pipeline.word_kernels import PRIME, blank, codepoint, mix
+from pipeline.word_kernels import OFFSET, PRIME, blank, codepoint, mix
 
 NEWLINE, HASH, DOT, DASH = 10, 35, 46, 45
 
@@ -23,7 +23,7 @@ PUNCTUATED, SHORT, DUPLICATED, NEWLINES = 0, 1, 2, 3
 @njit(cache=True, nogil=True)
 def hash_bytes(buffer: Any, begin: int, end: int) -> Any:
     """A 64-bit hash of a run of bytes."""
-    h = np.uint64(0xCBF29CE484222325)
+    h = OFFSET
     for i in range(begin, end):
         h = (h ^ np.uint64(buffer[i])) * PRIME
     return mix(h)

@@ -1,87 +1,78 @@
 """Rules on the address of a page: listed hosts and URLs, banned words, several soft words.
 
 FineWeb's URL filter (datatrove URLFilter) with lists that the user gives; without lists no rule
-applies. A host matches an entry if it is that domain or below it. Words are the runs of ASCII
-letters and digits of the URL, in lower case (the peer compares them as they stand in the URL).
+applies. Where it differs from the peer it drops more, as lists of hosts are meant: a host matches
+an entry if it is that domain or anything below it (the peer: the registered domain, or the host
+itself), whatever the case and the script it is written in; and words, the runs of ASCII letters and
+digits of the URL, match in any case (the peer: as they stand in the URL).
 """
 
 from __future__ import annotations
 
-import re
-from functools import lru_cache
-from pathlib import Path
-
 import polars as pl
 
 from pipeline.config.urls import UrlConfig
-from pipeline.errors import ConfigError
 from pipeline.filters.rules import Rule, above
+from pipeline.filters.url_lists import HashedSet, ascii_hosts, lists_of, paths_below
 
 FAMILY = "url"
-SIGNS = re.compile(r"[^a-z0-9]+")
-HOST = r"^(?:[A-Za-z][A-Za-z0-9+.-]*:)?//(?:[^/?#@]*@)?([^/?#:\[]+)"
-
-
-@lru_cache(maxsize=16)
-def _entries(path: Path, stamp: int, size: int) -> tuple[str, ...]:
-    lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
-    return tuple(sorted({line for line in lines if line and not line.startswith("#")}))
-
-
-def read_list(key: str, path: Path | None) -> tuple[str, ...]:
-    """The entries of a list file, sorted; none without a path. ConfigError if it cannot be read."""
-    if path is None:
-        return ()
-    try:
-        status = path.stat()
-        return _entries(path, status.st_mtime_ns, status.st_size)
-    except (OSError, UnicodeDecodeError) as error:
-        message = f"filter.urls.{key}: cannot read {path}: {error}"
-        raise ConfigError(message, hint="name a UTF-8 text file with one entry a line") from error
-
-
-def _plain(entries: tuple[str, ...], replacement: str = "") -> list[str]:
-    plain = {SIGNS.sub(replacement, entry.lower()) for entry in entries}
-    return sorted(plain - {""})
+HOST = r"^(?:[A-Za-z][A-Za-z0-9+.-]*:)?//(?:[^/?#@]*@)?(\[[^/?#\]]*\]|[^/?#:\[]+)"
+DEEPEST = 16
+"""Labels of a host, and parts of a path, that are tried as an entry of a list."""
 
 
 def signals(urls: pl.Series, config: UrlConfig) -> pl.DataFrame:
     """Columns `url_listed` (0 or 1), `url_banned_words`, `url_soft_words` (how many), int32.
 
-    A null URL is on no list.
+    A null URL is on no list. Raises ConfigError for a list that cannot be read.
     """
-    domains = [entry.lower().rstrip(".") for entry in read_list("domains", config.domains)]
-    listed = list(read_list("urls", config.urls))
-    banned = _plain(read_list("banned_words", config.banned_words))
-    substrings = _plain(read_list("banned_substrings", config.banned_substrings))
-    soft = _plain(read_list("soft_words", config.soft_words))
-    url = pl.col("url")
-    lower = url.str.to_lowercase()
-    on_list = pl.lit(value=False)
-    if listed:
-        on_list = on_list | url.is_in(listed)
-    if domains:
-        on_list = on_list | _suffixes(lower).list.set_intersection(domains).list.len().gt(0)
-    words = lower.str.extract_all("[a-z0-9]+").list.unique()
-    hits = words.list.set_intersection(banned).list.len() if banned else pl.lit(0)
-    if substrings:
+    addresses, words = lists_of(config)
+    urls = urls.cast(pl.String).fill_null("").alias("url")
+    listed = pl.Series("url_listed", addresses.urls.has(urls))
+    if len(addresses.domains):
+        hosts = ascii_hosts(urls.str.extract(HOST, 1).fill_null(""))
+        listed |= _any_of(_domains_above(hosts), addresses.domains)
+    if len(addresses.below):
+        listed |= _any_of(_paths_above(paths_below(urls)), addresses.below)
+    lower = pl.col("url").str.to_lowercase()
+    distinct = lower.str.extract_all("[a-z0-9]+").list.unique()
+    hits, soft = (
+        distinct.list.set_intersection(list(chosen)).list.len() if chosen else pl.lit(0)
+        for chosen in (words.banned, words.soft)
+    )
+    if words.substrings:
         squeezed = lower.str.replace_all("[^a-z0-9]+", "")
-        hits = hits + squeezed.str.contains_any(substrings).cast(pl.Int32)
-    softly = words.list.set_intersection(soft).list.len() if soft else pl.lit(0)
-    frame = pl.DataFrame({"url": urls.fill_null("")}, schema={"url": pl.String})
-    return frame.with_columns(
-        on_list.cast(pl.Int32).alias("url_listed"),
-        hits.cast(pl.Int32).alias("url_banned_words"),
-        softly.cast(pl.Int32).alias("url_soft_words"),
-    ).drop("url")
+        hits = hits + squeezed.str.contains_any(list(words.substrings)).cast(pl.Int32)
+    frame = pl.DataFrame([listed.cast(pl.Int32), urls]).with_columns(
+        hits.cast(pl.Int32).alias("url_banned_words"), soft.cast(pl.Int32).alias("url_soft_words")
+    )
+    return frame.drop("url")
 
 
-def _suffixes(url: pl.Expr) -> pl.Expr:
-    """The host of a URL and every domain above it."""
-    labels = url.str.extract(HOST, 1).fill_null("").str.strip_chars_end(".").str.split(".")
-    tails = [labels.list.tail(n).list.join(".") for n in range(1, 9)]
-    whole = labels.list.join(".")
-    return pl.concat_list([*tails, whole]).list.unique()
+def _domains_above(hosts: pl.Series) -> pl.Series:
+    """Each host and every domain above it; of a number only itself."""
+    host = pl.col(hosts.name)
+    labels = host.str.split(".")
+    tails = [labels.list.tail(n).list.join(".") for n in range(1, DEEPEST)]
+    number = host.str.contains(r"^[0-9.]+$|^\[")
+    every = pl.when(number).then(pl.concat_list(host)).otherwise(pl.concat_list([*tails, host]))
+    return pl.DataFrame(hosts).select(every.list.unique()).to_series()
+
+
+def _paths_above(paths: pl.Series) -> pl.Series:
+    """Each address, that without its query, and every address above it."""
+    path = pl.col(paths.name)
+    parts = path.str.replace(r"\?.*$", "").str.split("/")
+    heads = [parts.list.head(n).list.join("/") for n in range(1, DEEPEST)]
+    every = pl.concat_list([*heads, parts.list.join("/"), path])
+    return pl.DataFrame(paths).select(every.list.unique()).to_series()
+
+
+def _any_of(candidates: pl.Series, known: HashedSet) -> pl.Series:
+    """Per row whether one of its candidates is in the set."""
+    frame = pl.DataFrame({"row": range(len(candidates)), "one": candidates}).explode("one")
+    rows = frame["row"].filter(pl.Series(known.has(frame["one"])))
+    return pl.Series(range(len(candidates)), dtype=pl.Int64).is_in(rows.unique().implode())
 
 
 def rules(config: UrlConfig) -> list[Rule]:

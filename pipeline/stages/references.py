@@ -135,8 +135,8 @@ def word_lists(mill: Mill) -> Manifest:
 
 def list_files(urls: UrlConfig) -> list[str]:
     """The list files that URL rules name."""
-    named = (urls.domains, urls.urls, urls.banned_words, urls.banned_substrings, urls.soft_words)
-    return [str(path) for path in named if path]
+    words = (urls.banned_words, urls.banned_substrings, urls.soft_words)
+    return [str(path) for path in (urls.ut1, urls.domains, urls.urls, *words) if path]
 
 
 def _files(mill: Mill, asset: str, key: str, named: Sequence[str]) -> Manifest:

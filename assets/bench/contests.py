@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 
 from pipeline.config import Config
+from pipeline.config.extract import MODES
 from pipeline.errors import UsageError
 
 CURE = "install it with `make bench`, or pip install -c constraints.txt -e '.[bench]'"
-MODES = ("best", "cascade", "trafilatura", "resiliparse")
 
 
 @dataclass(frozen=True)
@@ -51,20 +51,9 @@ class Contest:
         ours = [Side(label, self.ours)] + [
             Side(f"gristmill, {other}", self.ours, (f"extract.mode={other}",))
             for other in self.modes
-            if other != mode and _there(other)
+            if other != mode
         ]
         return ours, [Side(self.peer, self.theirs), *self.peers]
-
-
-def _there(mode: str) -> bool:
-    from pipeline.config import load_config
-    from pipeline.errors import ConfigError
-
-    try:
-        load_config(sets=[f"extract.mode={mode}"])
-    except ConfigError:
-        return False
-    return True
 
 
 def _contest(

@@ -1,5 +1,6 @@
 """language: lid.176 on the beginning of a text, against calls of the model on all of it."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assets.bench.material import Material
@@ -8,17 +9,20 @@ from assets.bench.worker import Trial
 if TYPE_CHECKING:
     import polars as pl
 
+    from pipeline.language import Backend
+
 
 def ours(material: Material) -> Trial:
-    """`identify`, without floors: what the model says."""
+    """`identify` with the configured backend, without floors: what the model says."""
     import polars as pl
 
     from pipeline.language import identify
 
     texts = material.table("documents")["text"]
-    identify(pl.Series(["A line of text to begin with."]))
+    backend = material.config.filter.language.backend
+    identify(pl.Series(["A line of text to begin with."]), backend=backend)
     return Trial(
-        run=lambda: identify(texts),
+        run=lambda: identify(texts, backend=backend),
         finding=lambda told: told.select("language"),
         documents=len(texts),
         size=int(texts.str.len_bytes().sum()),
@@ -80,3 +84,11 @@ def compare(ours: "pl.DataFrame", theirs: "pl.DataFrame") -> dict[str, Any]:
         "labels_equal": same,
         "share": round(same / max(len(ours), 1), 5),
     }
+
+
+def accuracy(labels: Path, backend: "Backend") -> dict[str, Any]:
+    """How often `identify` is right over labelled texts: by size, by length, by language."""
+    from pipeline.language_accuracy import accuracy as measure
+    from pipeline.language_accuracy import read_labels
+
+    return measure(read_labels(labels), backend).as_json()

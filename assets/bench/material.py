@@ -95,6 +95,9 @@ def make(
         _sample(material)
     if not inputs:
         warcs = sorted(material.path("sample").glob("snapshots/*/*.warc.gz"))
+    if "warcs" in needs and (pages or tables):
+        message = f"{(pages or tables)[0]} is no WARC file, and this is measured over WARC files"
+        raise UsageError(message, hint="give files named *.warc or *.warc.gz")
     if (not (warcs or pages) and "pages" in needs) or (not warcs and "warcs" in needs):
         kind = "WARC" if "warcs" in needs else "WARC or HTML"
         message = f"this contest is about pages, and no {kind} file was given"

@@ -3,14 +3,20 @@
 trafilatura reads without comments, since reading them costs it a third of its speed.
 """
 
+import json
 from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assets.bench.material import Material
 from assets.bench.worker import Trial
+from pipeline.errors import UsageError
 
 if TYPE_CHECKING:
     import polars as pl
+
+Judge = Callable[["pl.DataFrame"], dict[str, Any]]
 
 WARM_UP = "<html><head><title>Warm</title></head><body><p>{}</p></body></html>".format(
     "The mill turns slowly while the water runs. " * 20
@@ -25,7 +31,7 @@ def _trial(material: Material, extract: Any) -> Trial:
     extract(WARM_UP, None)
     return Trial(
         run=lambda: [extract(html, url) for html, url in pages],
-        finding=lambda texts: pl.DataFrame({"text": texts}, schema={"text": pl.String}),
+        finding=lambda texts: frame.select("url", text=pl.Series(texts, dtype=pl.String)),
         documents=len(pages),
         size=int(frame["html"].str.len_bytes().sum()),
     )
@@ -85,3 +91,27 @@ def word_f1(a: str, b: str) -> float:
     both = 2 * (first & second).total()
     whole = first.total() + second.total()
     return both / whole if whole else 1.0
+
+
+def judge(gold: Path) -> Judge:
+    """Scores of a finding against a JSONL of gold: of all pages read and by the gold's page type.
+
+    UsageError for a file that cannot be read, or that names none of the pages.
+    """
+    from pipeline.extractor.scores import score
+
+    try:
+        lines = gold.read_text(encoding="utf-8").split("\n")  # a text may hold other line ends
+        rows = {row["url"]: row for row in map(json.loads, filter(str.strip, lines))}
+    except (ValueError, TypeError, KeyError) as error:
+        message = f"gold {gold} cannot be read: {error}"
+        raise UsageError(message, hint="one JSON object a line: url, text, page_type") from error
+
+    def scores(finding: "pl.DataFrame") -> dict[str, Any]:
+        texts = dict(finding.select("url", "text").drop_nulls("url").iter_rows())
+        if rows.keys().isdisjoint(texts):
+            message = f"gold {gold} names none of the pages that were read"
+            raise UsageError(message, hint="give the WARC files of the gold with --input")
+        return score(texts, [row for url, row in rows.items() if url in texts], by=("page_type",))
+
+    return scores

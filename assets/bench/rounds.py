@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from assets.bench.contests import Contest, Side
 from assets.bench.material import Material
+from assets.bench.pages import Judge
 from assets.bench.summary import Run, ratio_of, summary
 from assets.bench.worker import named
 from pipeline.errors import GristmillError
@@ -31,11 +32,14 @@ ONE_THREAD = {
 Say = Callable[[str], None]
 
 
-def hold(contest: Contest, folder: Path, rounds: int, say: Say) -> dict[str, Any]:
+def hold(
+    contest: Contest, folder: Path, rounds: int, say: Say, judge: Judge | None = None
+) -> dict[str, Any]:
     """Run the contest over the material in `folder`; the object that `bench --json` prints.
 
     Odd rounds start with ours, even ones with the peer. Where the rounds share the input, each has
-    its own files, as far as there are enough. GristmillError where a side fails.
+    its own files, as far as there are enough. `judge` scores what each side found. GristmillError
+    where a side fails.
     """
     material = Material(folder)
     ours, theirs = contest.sides(material.config)
@@ -55,7 +59,11 @@ def hold(contest: Contest, folder: Path, rounds: int, say: Say) -> dict[str, Any
         if run.ours
     }
     repeatable = {run.side.label: len(set(map(_digest, run.findings))) == 1 for run in runs}
-    return summary(contest, runs, agree, {} if split else repeatable, split=split)
+    result = summary(contest, runs, agree, {} if split else repeatable, split=split)
+    if judge:
+        for run in runs:
+            result["sides"][run.side.label]["scores"] = judge(_finding(run, split))
+    return result
 
 
 def fastest(runs: list[Run], clock: str) -> Run:

@@ -25,11 +25,12 @@ def as_text(result: Result) -> list[str]:
         for kind in ("figures", "agree"):
             if side.get(kind):
                 lines.append(f"    {kind}: {listed(side[kind])}")
+        if "scores" in side:
+            lines.append(f"    scores: {listed(side['scores']['all']['shingles'])}")
     if "warm" in details:
         lines.append(f"  second run, everything learnt: ratio {spread(details['warm']['ratio'])}")
-    for name in ("scores", "accuracy"):
-        if name in result:
-            lines += [f"  {name} of {label}: {listed(v)}" for label, v in result[name].items()]
+    if "accuracy" in result:
+        lines += [f"  accuracy: {listed(row)}" for row in result["accuracy"]["sizes"]]
     return [*lines, f"  {listed(result['versions'])}"]
 
 
@@ -60,10 +61,26 @@ def as_markdown(result: Result) -> list[str]:
             listed(side.get("agree", {})),
         ]
         rows.append(f"| {' | '.join(cells)} |")
+    rows += _scores(result)
     if "warm" in details:
         warm = spread(details["warm"]["ratio"])
         rows.append(f"| {result['stage']}, warm | {result['peer']} |  |  |  |  |  | {warm} |  |")
     return [*HEAD, *rows, "", f"{listed(result['versions'])}."]
+
+
+def _scores(result: Result) -> list[str]:
+    """F1 and page F1 of each side, where gold was given: a table of its own."""
+    sides = {label: side for label, side in result["sides"].items() if "scores" in side}
+    if not sides:
+        return []
+    head = ["", "| extractor | pages | precision | recall | F1 | page F1 |"]
+    rows = [
+        f"| {label} | {s['pages']} | {s['precision']:.3f} | {s['recall']:.3f} | {s['f1']:.3f} | "
+        f"{s['page_f1']:.3f} |"
+        for label, side in sides.items()
+        for s in [side["scores"]["all"]["shingles"]]
+    ]
+    return [*head, "| --- | ---: | ---: | ---: | ---: | ---: |", *rows]
 
 
 def spread(ratio: dict[str, float]) -> str:
@@ -76,7 +93,7 @@ def listed(values: dict[str, Any]) -> str:
     return ", ".join(
         f"{name.replace('_', ' ')} {_number(value)}"
         for name, value in values.items()
-        if not isinstance(value, list | dict)
+        if value is not None and not isinstance(value, list | dict)
     )
 
 

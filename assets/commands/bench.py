@@ -37,6 +37,7 @@ def bench(arguments: argparse.Namespace) -> Result:
 def _measure(
     arguments: argparse.Namespace, config: Config, inputs: list[Path], rounds: int, folder: Path
 ) -> Result:
+    from assets.bench import language, pages
     from assets.bench.contests import check_peer, find_contest
     from assets.bench.material import make
     from assets.bench.rounds import hold
@@ -57,7 +58,12 @@ def _measure(
 
     say(f"preparing {'the given input' if inputs else 'the sample of the demo'}")
     make(folder, contest.needs, inputs, config, read)
-    return hold(contest, folder, rounds, say)
+    judge = pages.judge(arguments.gold) if arguments.gold else None
+    result = hold(contest, folder, rounds, say, judge)
+    if arguments.labels:
+        backend = config.filter.language.backend
+        result["accuracy"] = language.accuracy(arguments.labels, backend)
+    return result
 
 
 def _alone(

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import time
+from dataclasses import replace
 from typing import Any
 
 import polars as pl
 
 from assets.bench.material import Material
 from assets.bench.worker import Trial
+from pipeline.config.extract import MODES
 
 
 def ours(material: Material) -> Trial:
@@ -21,6 +24,38 @@ def ours(material: Material) -> Trial:
         again=True,
         extra=lambda: {"threads": float(os.environ["POLARS_MAX_THREADS"])},
     )
+
+
+def moded(material: Material) -> Trial:
+    """Ours, telling which mode it was run in."""
+    mode = MODES.index(material.config.extract.mode)
+    return replace(ours(material), extra=lambda: {"mode": float(mode)})
+
+
+def files(material: Material) -> Trial:
+    """A side whose documents are the files of its round."""
+    pages = [warc.pages for warc in material.warcs]
+    return Trial(
+        run=lambda: sum(pages),
+        finding=lambda _: pl.DataFrame({"n": pages}),
+        documents=sum(pages),
+        size=10,
+        extra=lambda: {"files": float(len(pages))},
+    )
+
+
+def slow_peer(material: Material) -> Trial:
+    """The peer, after half a second of work."""
+
+    def run() -> list[int]:
+        begin = time.process_time()
+        while time.process_time() - begin < 0.5:
+            pass
+        counts: list[int] = trial.run()
+        return counts
+
+    trial = peer(material)
+    return replace(trial, run=run)
 
 
 def peer(material: Material) -> Trial:

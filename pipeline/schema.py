@@ -98,6 +98,23 @@ REASONS: dict[str, tuple[str, ...]] = {
     "extract": ("empty", "too_large", "too_deep", "hang", "crash"),
     "url": ("listed", "banned_word", "soft_words"),
     "language": ("not_kept", "low_score", "too_short"),
+    "gopher_repetition": (
+        "empty", "dup_para_frac", "dup_para_char_frac", "dup_line_frac", "dup_line_char_frac",
+        "top_2_gram", "top_3_gram", "top_4_gram",
+        *(f"duplicated_{n}_n_grams" for n in range(5, 11)),
+    ),
+    "gopher_quality": (
+        "gopher_short_doc", "gopher_long_doc", "gopher_below_avg_threshold",
+        "gopher_above_avg_threshold", "gopher_too_many_hashes", "gopher_too_many_ellipsis",
+        "gopher_too_many_bullets", "gopher_too_many_end_ellipsis", "gopher_below_alpha_threshold",
+        "gopher_enough_stop_words",
+    ),
+    "c4": ("curly_bracket", "lorem_ipsum", "too_few_sentences"),
+    "dclm": (
+        "short", "long", "word_length_below", "word_length_above", "symbols", "bullets", "ellipses",
+        "non_alphabetic", "stop_words", "removed_words",
+    ),
+    "fineweb": ("empty", "line_punct_ratio", "short_line_ratio", "char_dup_ratio", "list_ratio"),
     "quality": ("below",),
     "safety": ("above",),
     "exact": ("text", "url"),
@@ -108,8 +125,9 @@ REASONS: dict[str, tuple[str, ...]] = {
     "tokens": ("empty",),
     "take_out": ("url", "host", "licence", "doc_id"),
     "input": ("bad_line", "duplicate_id"),
+    "labeller": ("unparsable", "refused", "no_answer", "over_limit"),
 }  # fmt: skip
-"""Families and rules of drop reasons, `<family>.<rule>`; the rule sets name their own below."""
+"""Families and rules of drop reasons, `<family>.<rule>`; a plug-in's family is its own name."""
 
 
 def conform(frame: pl.DataFrame | pa.Table, schema: pa.Schema, *, extra: bool = False) -> pa.Table:

@@ -25,6 +25,7 @@ from pipeline.config.engine import EngineConfig
 from pipeline.config.extract import ExtractConfig
 from pipeline.config.filter import FilterConfig
 from pipeline.config.gates import AcceptGate, GatesConfig
+from pipeline.config.labeller import LabellerConfig
 from pipeline.config.mixture import MixtureConfig
 from pipeline.config.references import ReferencesConfig
 from pipeline.config.score import ScoreConfig
@@ -49,6 +50,7 @@ class Config(Section):
     snapshots: SnapshotsConfig = SnapshotsConfig()
     sources: SourcesConfig = SourcesConfig()
     references: ReferencesConfig = ReferencesConfig()
+    labeller: LabellerConfig = LabellerConfig()
     extract: ExtractConfig = ExtractConfig()
     filter: FilterConfig = FilterConfig()
     score: ScoreConfig = ScoreConfig()

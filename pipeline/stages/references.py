@@ -32,13 +32,18 @@ QUANTISED_FILE = "model.ftz"
 LABELS = "references.quality_labels"
 
 
-def quality_labels(mill: Mill) -> Manifest:
-    """`quality_labels`: the labelled texts, checked: a text and a label on every row."""
-    location = mill.config.references.quality_labels
+def quality_labels(mill: Mill, labelled: Path | None = None) -> Manifest:
+    """`quality_labels`: the labelled texts, checked: a text and a label on every row.
+
+    They are in the file that `references.quality_labels` names, else in `labelled`, what a larger
+    model made of the texts of `labeller.input`.
+    """
+    location = mill.config.references.quality_labels or labelled
     if not location:
         message = f"{LABELS} is not set"
-        raise ConfigError(message, hint=f"set {LABELS} to a JSONL file with `text, label`")
-    given = file_input(expand(LABELS, [location]))
+        hint = f"set {LABELS} to a JSONL file with `text, label`, or labeller.base_url and input"
+        raise ConfigError(message, hint=hint)
+    given = file_input(expand(LABELS, [str(location)]))
     spec = StageSpec("quality_labels", "1", ("polars",), None, {})
     return run_stage(mill, spec, given, _labelled, mill.folder("quality_labels"))
 
@@ -57,10 +62,24 @@ def _labelled(frame: pl.DataFrame) -> PartResult:
         "url",
         stage=pl.lit("quality_labels"),
         kept=whole.fill_null(False),
-        reason=pl.when(~whole.fill_null(False)).then(pl.lit("input.bad_line")),
+        reason=pl.when(~whole.fill_null(False)).then(_why(frame)),
         detail=pl.lit(None, pl.String),
     )
     return PartResult({"parts": frame.filter(whole), "decisions": decisions})
+
+
+def _why(frame: pl.DataFrame) -> pl.Expr:
+    """Why a row has no label: what the labeller said, where it is one of its reasons."""
+    import polars as pl
+
+    from pipeline.schema import REASONS
+
+    told = pl.lit(None, pl.String)
+    if "label_error" in frame.columns:
+        known = [f"labeller.{rule}" for rule in REASONS["labeller"]]
+        error = pl.col("label_error").cast(pl.String)
+        told = pl.when(error.is_in(known)).then(error)
+    return pl.coalesce(told, pl.lit("input.bad_line"))
 
 
 def quality_classifier(mill: Mill) -> Manifest:

@@ -1,9 +1,10 @@
 """Compiled: what a page would cost a parser, told from its bytes before any parser sees them.
 
 Parsers are quadratic in depth (lexbor: 50,000 open `<div>` take 2 s), in the attributes of a tag
-(200,000 take 95 s) and in the options of a choice (20,000 take 1 s). HTML5 opens unclosed formatting
-again in every later block: 1,000 kinds of open `<font>` before 10,000 `<p>` are ten million
-elements out of 100 kB. All are bounded by counts, so the decision is the same on any machine.
+(200,000 take 95 s) and in the options of a choice (20,000 take 1 s). HTML5 opens unclosed
+formatting again in every later block: 1,000 kinds of open `<font>` before 10,000 `<p>` are ten
+million elements out of 100 kB. All are bounded by counts, so the decision is the same on any
+machine.
 """
 
 from __future__ import annotations

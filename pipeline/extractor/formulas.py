@@ -66,7 +66,7 @@ def replace_math(sheet: Any, i: int, j: int) -> None:
     v = s[at.MATH]
     s[at.OUT], s[at.SPACE] = max(sheet.elements[v, at.E_AT], s[at.START]), s[at.MATH_SPACE]
     write_tex(sheet, i, j, True, False)
-    s[at.DRAWN] = sheet.elements[v, at.E_PARENT]
+    s[at.DRAWN], s[at.DRAWN_AT] = sheet.elements[v, at.E_PARENT], s[at.OUT]
 
 
 @kernel

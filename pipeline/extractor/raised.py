@@ -127,14 +127,21 @@ def lowered(out: Any, start: int, at: int, end: int, kind: int) -> Any:
 @kernel
 def raised_number(out: Any, start: int, at: int, end: int) -> Any:
     """A power after a number, a unit or a variable; a note after a word or a stop."""
+    if takes_notes(out, start, at):
+        return wrap(out, at, end, 91, 93)
+    price = end - at == 2 and is_price(out, start, at)
+    return insert(out, at, end, 46 if price else 94)
+
+
+@kernel
+def takes_notes(out: Any, start: int, at: int) -> Any:
+    """Whether a raised number here is a note: behind a word or a stop, not behind a number, a
+    bracket or the few letters of a unit or a variable."""
     base = out[at - 1]
-    if digit(base):
-        price = end - at == 2 and is_price(out, start, at)
-        return insert(out, at, end, 46 if price else 94)
+    if digit(base) or base in (41, 93, 124):
+        return False
     length, _ = base_letters(out, start, at)
-    if 0 < length <= 3 or base == 41 or base == 93 or base == 124:
-        return insert(out, at, end, 94)
-    return wrap(out, at, end, 91, 93)
+    return length == 0 or length > 3
 
 
 @kernel
@@ -163,8 +170,7 @@ def only_numbers(out: Any, at: int, end: int) -> Any:
 def raised_other(out: Any, start: int, at: int, end: int) -> Any:
     """`10^-6`, `2^(n+1)`, notes `[2,3]`; signs (`*`, `.99`, `[1]`) stay as they are."""
     c = out[at]
-    length, _ = base_letters(out, start, at)
-    if digit(c) and length > 3 and only_numbers(out, at, end):
+    if digit(c) and only_numbers(out, at, end) and takes_notes(out, start, at):
         return wrap(out, at, end, 91, 93)
     signed = c == 45 or c == 43 or (c == 0xE2 and end - at > 3 and out[at + 1] == 0x88)
     if not (signed or digit(c) or letter(c)):

@@ -216,7 +216,7 @@ def opened(
     elif s[at.MATH] and (t in (ANNOTATION, ANNOTATION_XML)):
         return annotation(sheet, t, flags, i, n)
     parent, drawn = sheet.elements[v, at.E_PARENT], False
-    if flags & ASIDE and s[at.DRAWN]:
+    if flags & ASIDE and s[at.START] < s[at.DRAWN_AT] == s[at.OUT]:
         drawn = parent in (s[at.DRAWN], sheet.elements[s[at.DRAWN], at.E_PARENT])
     if drawn or (flags & RENDERED and s[at.MATH] == 0):
         skip_element(sheet, t)
@@ -285,6 +285,7 @@ def close_element(sheet: Any) -> None:
     elif t in (SUP, SUB) and s[at.RAISED] >= 0:
         linked = s[at.LINKS] > s[at.RAISED_LINKS] or s[at.LINK] > 0
         s[at.OUT] = separate(sheet.out, s[at.START], s[at.RAISED], s[at.OUT], t == SUP, linked)
+        s[at.SPACE] |= s[at.RAISED] == s[at.START] and s[at.OUT] > s[at.START]
         s[at.RAISED] = -1
     elif v == s[at.MATH]:
         if s[at.DRAWN] != s[at.TOP] or s[at.OUT] == sheet.elements[v, at.E_AT]:

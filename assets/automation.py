@@ -101,6 +101,7 @@ class AssetJob(UnresolvedAssetJobDefinition):
 JOB_ASSETS: dict[str, tuple[str, ...]] = {
     "arrival": ("snapshots",),
     "mill_references": ("quality_labels", "quality_classifier"),
+    "mill_selection": ("selection",),
     "mill_files": ("benchmark_sets", "word_lists"),
     "mill_snapshot": (
         "snapshots",
@@ -121,6 +122,7 @@ JOB_ASSETS: dict[str, tuple[str, ...]] = {
 JOB_DESCRIPTIONS = {
     "arrival": "Lists a snapshot that arrived; the conditions do the rest.",
     "mill_references": "The labels and the quality classifier: promotes a new classifier.",
+    "mill_selection": "Thresholds by language, fitted on what is scored.",
     "mill_files": "Benchmark sets and word lists, as configured.",
     "mill_snapshot": "Everything of one snapshot in one run, up to scrubbed_corpus; then "
     "mill_tokens.",

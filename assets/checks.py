@@ -56,6 +56,7 @@ WATCHED: dict[str, Watched] = {
     "source_texts": Watched("sources:source_texts", SOURCES, HOSTS),
     "quality_labels": Watched("references:quality_labels", None, ALWAYS),
     "quality_classifier": Watched("references:quality_classifier", None, ALWAYS),
+    "selection": Watched("selection:selection", None, ALWAYS),
     "benchmark_sets": Watched("references:benchmark_sets", None, ALWAYS),
     "word_lists": Watched("references:word_lists", None, ALWAYS),
     "tokenizer_sample": Watched("tokens:tokenizer_sample", None, ALWAYS),

@@ -50,8 +50,10 @@ def scored_text(
     """Quality and safety scores, and the split into train and held_out (by host).
 
     **In:** filtered documents and the promoted classifier. **Falls:** `quality.below` under
-    `score.min_quality`, `safety.above` over the safety limit; neither is set by default. **Next:**
-    look at the distribution of scores before setting a limit. A new classifier moves nothing: the
+    `score.min_quality`, `score.min_grade` (classifiers trained on grades) or the threshold of the
+    document's language in `score.selection`; `safety.above` over the safety limit; none is set by
+    default. **Next:** look at the distribution of scores before setting a limit; `selection` fits
+    one a language. A new classifier moves nothing: the
     check `configuration` says which snapshots are behind; backfill them together, since
     `deduped_corpus` refuses scores of two classifiers.
     """

@@ -105,6 +105,11 @@ def tables(content: Content) -> dict[str, Any]:
         shown["damaged"] = table(
             {clean(k): _cell(v) for k, v in d.items()} for d in content.damaged
         )
+    if content.stage == "quality_classifier" and "train" in summary.get("report", {}):
+        from assets.classifier_report import classifier_report
+
+        shown |= classifier_report(summary["report"])
+        summary = {key: value for key, value in summary.items() if key != "report"}
     shown |= own_figures(summary)
     return shown
 

@@ -13,12 +13,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pipeline.config import Config
 from pipeline.config.labeller import LabellerConfig
+from pipeline.dataset import Dataset
 from pipeline.errors import ConfigError, UsageError
+from pipeline.inputs import check_input_path, file_input
 from pipeline.quality.answers import question_id, read_prompt, text_id
 from resources.label_cache import Answer, LabelCache
 from resources.label_client import ChatClient
 from resources.label_work import LabelWork, Purse, tokens_of
+from resources.storage import open_store
 
 if TYPE_CHECKING:
     import polars as pl
@@ -102,6 +106,32 @@ def label_documents(
         cache.close()
     rows = _rows(chosen, documents, known | answered, reasons, config)
     return Labelled(rows, {**figures, **_figures(rows, frame.height, purse)})
+
+
+def label_inputs(settings: Config, *, say: Callable[[str], None]) -> Labelled:
+    """Labels of the texts that `labeller.input` names. Raises ConfigError where it names none."""
+    places = [Path(place) for place in settings.labeller.input]
+    if not places:
+        message = "labeller.input names no texts to label"
+        raise ConfigError(message, hint="name JSONL or Parquet files, or dataset folders")
+    frame = read_inputs(places, settings)
+    return label_documents(frame, settings.labeller, say=say)
+
+
+def read_inputs(places: list[Path], settings: Config) -> "pl.DataFrame":
+    """All documents of dataset folders, or else of Parquet and JSONL files."""
+    import polars as pl
+
+    kinds = {check_input_path(place) for place in places}
+    if "folder" in kinds or ("dataset" in kinds and len(kinds) > 1):
+        message = "texts to label are in dataset folders, or else in Parquet and JSONL files"
+        raise UsageError(message, hint="give one kind; a dataset folder has a file `current`")
+    if kinds == {"dataset"}:
+        stores = [open_store(str(place), options=settings.storage) for place in places]
+        frames = [Dataset.open(store).load() for store in stores]
+    else:
+        frames = [source.load().value for source in file_input(places).sources]
+    return pl.concat(frames, how="diagonal_relaxed")
 
 
 def choose(

@@ -3,12 +3,10 @@
 import argparse
 import json
 import sys
-from pathlib import Path
 from typing import Any
 
 from assets.commands.data import publish, report_of
 from assets.commands.session import configuration, mill_for
-from pipeline.config import Config
 from pipeline.errors import UsageError
 from pipeline.inputs import check_input_path
 
@@ -49,10 +47,10 @@ def _print_kinds(report: Result) -> None:
 
 def classifier_label(arguments: argparse.Namespace) -> Result:
     """`gristmill classifier label IN... --out LABELS.jsonl`."""
-    from resources.labeller import label_documents
+    from resources.labeller import label_documents, read_inputs
 
     config = configuration(arguments)
-    frame = _documents(config, arguments.inputs)
+    frame = read_inputs(arguments.inputs, config)
     labelled = label_documents(
         frame,
         config.labeller,
@@ -63,25 +61,6 @@ def classifier_label(arguments: argparse.Namespace) -> Result:
     if not arguments.estimate:
         publish(arguments.out, labelled.to_jsonl())
     return report_of(labelled.figures, arguments)
-
-
-def _documents(config: Config, paths: list[Path]) -> Any:
-    """All documents of dataset folders, Parquet or JSONL files."""
-    import polars as pl
-
-    from pipeline.dataset import Dataset
-    from pipeline.inputs import file_input
-    from resources.storage import open_store
-
-    kinds = {check_input_path(path) for path in paths}
-    if "folder" in kinds or ("dataset" in kinds and len(kinds) > 1):
-        message = "documents to label are dataset folders, or else Parquet and JSONL files"
-        raise UsageError(message, hint="give one kind; a dataset folder has a file `current`")
-    if kinds == {"dataset"}:
-        frames = [Dataset.open(open_store(str(p), options=config.storage)).load() for p in paths]
-    else:
-        frames = [source.load().value for source in file_input(paths).sources]
-    return pl.concat(frames, how="diagonal_relaxed")
 
 
 def classifier_select(arguments: argparse.Namespace) -> Result:

@@ -30,6 +30,7 @@ def report_on(
     return {
         **evaluate(scores, good),
         "average_precision": average_precision(scores, good),
+        "precision_recall": curve(scores, good, FINE),
         "working_threshold": threshold,
         "confusion": confusion(scores, good, threshold),
         "reliability": reliability(scores, good),

@@ -18,7 +18,9 @@ GROUPS = {
         "filtered_text", "scored_text", "deduped_corpus", "scrubbed_corpus", "source_texts",
         "what_if",
     },
-    "references": {"quality_labels", "quality_classifier", "benchmark_sets", "word_lists"},
+    "references": {
+        "quality_labels", "quality_classifier", "selection", "benchmark_sets", "word_lists",
+    },
     "tokens": {"tokenizer_sample", "tokenizer", "token_shards", "mixture"},
     "model": {"checkpoints", "evaluation", "hf_model"},
 }  # fmt: skip

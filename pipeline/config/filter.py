@@ -7,7 +7,7 @@ Thresholds carry the names of the rules they belong to; null switches a rule off
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
@@ -180,6 +180,11 @@ class FilterConfig(Section):
         default_factory=dict,
         description="thresholds by language: {de: {gopher: {max_word_length: 15}}}. Score floors "
         "stand in language.min_scores, stop words in gopher.stop_words",
+    )
+    plugins: dict[str, dict[str, Any]] = Field(
+        default_factory=dict,
+        description="rule sets of other packages (entry points in gristmill.filters), by name with "
+        "their settings: {shouting: {limit: 0.5}}",
     )
     language_files: list[str] = Field(
         default_factory=list,

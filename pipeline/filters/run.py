@@ -21,6 +21,7 @@ import polars as pl
 
 from pipeline import language
 from pipeline.config.filter import FilterConfig
+from pipeline.filters import plugins
 from pipeline.filters.language_files import resolved
 from pipeline.filters.rules import Rule, RuleRow, below, decide, judge
 from pipeline.language_table import part_table
@@ -57,6 +58,7 @@ def rules(config: FilterConfig) -> list[Rule]:
         *fineweb.rules(
             config.fineweb, {code: rules.fineweb for code, rules in config.per_language.items()}
         ),
+        *plugins.rules(config.plugins),
         *below("extract.empty", "n_chars", 1),
     ]
 
@@ -145,6 +147,10 @@ def _measure(frame: pl.DataFrame, config: FilterConfig) -> tuple[pl.DataFrame, p
         columns.append(edited.signals)
         result = pl.DataFrame([series_of(texts), edits])
     columns.append(fineweb.signals(texts, words, config.fineweb))
+    if config.plugins:
+        given = pl.DataFrame([frame["url"], result["text"], told["language"]])
+        known = [name for table in columns for name in table.columns]
+        columns += plugins.signals(config.plugins, given, known)
     columns.append(
         result.select(pl.col("text").str.len_bytes().fill_null(0).cast(pl.Int32).alias("n_bytes"))
     )

@@ -43,7 +43,7 @@ def filter_text(mill: Mill, snapshot: str) -> Manifest:
 
 def filter_input(mill: Mill, given: Input, out: Store, partition: str | None) -> Manifest:
     """Filter any input into a dataset folder."""
-    from pipeline.filters import run
+    from pipeline.filters import plugins, run
     from pipeline.filters.language_files import resolved
     from pipeline.language import libraries, model_path
 
@@ -51,7 +51,8 @@ def filter_input(mill: Mill, given: Input, out: Store, partition: str | None) ->
     section = resolved(mill.config.filter)  # what language files say, not their names
     config = by_content(section_json(section))
     config["language_model"] = file_checksum(model)
-    needed = (*run.LIBRARIES, *libraries(section.language))
+    others = (*libraries(section.language), *plugins.packages(section.plugins))
+    needed = (*run.LIBRARIES, *others)
     spec = StageSpec("filtered_text", run.CODE_VERSION, needed, partition, config)
     gates = mill.config.gates
     rules = [yield_band(gates.yields.filtered_text, gates.min_sample), host_removal(gates)]

@@ -219,7 +219,7 @@ def test_every_byte_leads_back_through_both_editors_and_earlier_edits(
     assert b"a { fine line  here." in text
     for offset, byte in enumerate(text):
         origin = trace_back(edits, offset)
-        assert (origin is None and byte == 10) or raw[origin : origin + 1] == bytes([byte])
+        assert byte == 10 if origin is None else raw[origin] == byte
 
 
 def dclm_span() -> Any:

@@ -156,7 +156,6 @@ def test_addresses(tmp_path: Path) -> None:
     pytest.importorskip("ahocorasick", reason="pyahocorasick is not installed")
     from datatrove.data import Document
     from datatrove.pipeline import filters
-    from tldextract import TLDExtract
 
     domains, whole = ["bad.example", "sub.worse.example"], ["http://listed.example/page?x=1"]
     peer = filters.URLFilter(
@@ -164,7 +163,8 @@ def test_addresses(tmp_path: Path) -> None:
         banned_words=WORDS["banned_words"], banned_subwords=WORDS["banned_substrings"],
         soft_banned_words=WORDS["soft_words"],
     )  # fmt: skip
-    peer.tldextractor = TLDExtract(suffix_list_urls=(), extra_suffixes=("example",))
+    suffixes = {"suffix_list_urls": (), "extra_suffixes": ("example",)}  # nothing is fetched
+    peer.tldextractor = type(peer.tldextractor)(**suffixes)
     peer.banned_subwords_automaton.make_automaton()
     paths: dict[str, Path] = {}
     for name, entries in {**WORDS, "domains": domains, "urls": whole}.items():

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from pipeline.config.filter import FilterConfig
+from pipeline.filters import run
 from pipeline.filters.run import explain
+from pipeline.schema import REASONS
 
 WORDS = ["".join(letters) for letters in product("bcdfg", "aeiou", "klmnp", "aeiou")]
 """625 distinct words of four letters, none of them a stop word."""
@@ -214,3 +216,12 @@ def test_null_switches_a_rule_off() -> None:
     config = FilterConfig.model_validate({"gopher": {"min_words": None, "top_2_gram": None}})
     rules = {r.rule for r in explain("a", None, config)}
     assert not rules & {"gopher_quality.gopher_short_doc", "gopher_repetition.top_2_gram"}
+
+
+def test_every_reason_is_in_the_vocabulary() -> None:
+    config = FilterConfig.model_validate({"dclm": {"enabled": True}, "language": {"keep": ["en"]}})
+    named = {f"{family}.{rule}" for family, rules in REASONS.items() for rule in rules}
+    found = {rule.reason for rule in run.rules(config)}
+    assert found <= named
+    for family in ("gopher_repetition", "gopher_quality", "c4", "dclm", "fineweb", "url"):
+        assert {r for r in named if r.startswith(f"{family}.")} <= found

@@ -11,9 +11,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numba import njit
 
-from pipeline.extractor.vocabulary import B_NODE, B_WORDS
+from pipeline.extractor import context_kernels as kernels
+from pipeline.extractor import features
+from pipeline.extractor.choice import keep
+from pipeline.extractor.vocabulary import B_NODE, B_TAG, B_WORDS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -21,75 +23,63 @@ if TYPE_CHECKING:
     from pipeline.extractor.page import Page
     from pipeline.extractor.tallies import Tally
 
-REACH = 3
-WINDOWS = (2, 5, 12)
-"""Blocks to either side of a window."""
-CONTAINERS = 3
 MAX_WORDS = 200.0
 """A block weighs as many words as it has, up to this, plus one."""
+FAMILIES = {
+    # in reading order
+    "near": (
+        "p",
+        *(f"p{step:+d}" for step in kernels.STEPS),
+        *(f"p_window{width}" for width in kernels.WINDOWS),
+    ),
+    # in the elements around it, in look-alike places, in the page
+    "around": (
+        "p_up1", "p_up2", "p_up3", "p_kin", "p_page", "p_page_words", "p_before", "since_first",
+        "until_last",
+    ),
+    # in the elements before and after the one around it, and the one around that
+    "beside": ("p_before_up1", "p_after_up1", "p_before_up2", "p_after_up2"),
+    # under its heading, of the heading itself, under the headings before and after
+    "headed": ("p_headed", "p_heading", "p_headed_before", "p_headed_after"),
+    # where the first forest alone would cut, and the run of kept (or not kept) blocks it is in
+    "cut": ("cut", "p_over_cut", "run_words", "run_share", "since_kept", "until_kept"),
+    # the deepest elements that hold half, and most, of the expected main text
+    "main": ("in_half", "climb_half", "in_most", "climb_most", "most_share"),
+}  # fmt: skip
 NAMES = (
-    "p",
-    *(f"p{step:+d}" for step in (*range(-REACH, 0), *range(1, REACH + 1))),
-    *(f"p_window{width}" for width in WINDOWS),
-    *(f"p_up{k}" for k in range(1, CONTAINERS + 1)),
-    "p_kin",
-    "p_page",
-    "p_page_words",
-    "p_before",
-    "since_first",
-    "until_last",
+    *features.NAMES[features.AGAIN],
+    *(name for names in FAMILIES.values() for name in names),
 )
 
 
-def context_features(p: NDArray[np.float32], page: Page, counts: Tally) -> NDArray[np.float32]:
-    """`[features, blocks]`, in the order of `NAMES`, from the probabilities of a page's blocks."""
-    columns = np.zeros((len(NAMES), len(p)), np.float32)
-    weight = np.minimum(page.blocks[:, B_WORDS], MAX_WORDS) + 1.0
-    n_kin = int(counts.kin.max(initial=-1)) + 1
-    _context(columns, p, weight, page.blocks[:, B_NODE], page.parent, counts.kin, n_kin)
-    return columns
+def context_features(
+    p: NDArray[np.float32], columns: NDArray[np.float32], page: Page, counts: Tally
+) -> NDArray[np.float32]:
+    """`[features, blocks]`, in the order of `NAMES`, from the probabilities of a page's blocks.
+
+    The block's own text and place (of its `columns`) are looked at again, its elements and page are
+    not: the first forest's answers hold what they say, and with all of them the second one learns
+    pages by heart (page F1 0.8435 without, 0.8424 with, log loss 0.241 and 0.253).
+    """
+    again = columns[features.AGAIN]
+    out = np.zeros((len(NAMES), len(p)), np.float32)
+    out[: len(again)] = again
+    if not len(p):
+        return out
+    node, words = page.blocks[:, B_NODE], page.blocks[:, B_WORDS]
+    weight = np.minimum(words, MAX_WORDS) + 1.0
+    up = kernels.sums_up(p, weight, node, page.parent)
+    near, around, beside, headed, cut, main = _views(out[len(again) :])
+    kernels.near(near, p, weight)
+    kernels.around(around, p, weight, node, page.parent, up, counts.kin)
+    kernels.beside(beside, node, page.parent, up)
+    kernels.headed(headed, p, weight, page.blocks[:, B_TAG])
+    kernels.cut(cut, p, weight, keep(p, words))
+    kernels.main(main, node, page.parent, counts.depth, up)
+    return out
 
 
-@njit(cache=True, nogil=True)
-def _context(out: Any, p: Any, weight: Any, node: Any, parent: Any, kin: Any, n_kin: Any) -> Any:
-    n = len(p)
-    up = np.zeros((len(parent), 2))
-    same = np.zeros((n_kin, 2))
-    run = np.zeros((n + 1, 2))
-    first, last = n, -1
-    for b in range(n):
-        w, wp = weight[b], weight[b] * p[b]
-        up[node[b], 0] += w
-        up[node[b], 1] += wp
-        same[kin[b], 0] += w
-        same[kin[b], 1] += wp
-        run[b + 1, 0] = run[b, 0] + w
-        run[b + 1, 1] = run[b, 1] + wp
-        if p[b] > 0.5:
-            first, last = min(first, b), b
-    for v in range(len(parent) - 1, 0, -1):
-        up[parent[v], 0] += up[v, 0]
-        up[parent[v], 1] += up[v, 1]
-    for b in range(n):
-        out[0, b] = p[b]
-        k = 1
-        for step in range(-REACH, REACH + 1):
-            if step:
-                out[k, b] = p[b + step] if 0 <= b + step < n else -1.0
-                k += 1
-        for width in WINDOWS:
-            low, high = max(0, b - width), min(n, b + width + 1)
-            out[k, b] = (run[high, 1] - run[low, 1]) / (run[high, 0] - run[low, 0])
-            k += 1
-        v = node[b]
-        for _ in range(CONTAINERS):
-            if parent[v] > 0:
-                v = parent[v]
-            out[k, b] = up[v, 1] / up[v, 0]
-            k += 1
-        out[k, b] = same[kin[b], 1] / same[kin[b], 0]
-        out[k + 1, b] = run[n, 1] / run[n, 0]
-        out[k + 2, b] = run[n, 1]
-        out[k + 3, b] = run[b, 1] / (run[n, 1] + 1e-9)
-        out[k + 4, b] = b - first
-        out[k + 5, b] = last - b
+def _views(columns: NDArray[Any]) -> list[NDArray[Any]]:
+    """The rows of each family."""
+    ends = np.cumsum([len(names) for names in FAMILIES.values()])
+    return np.split(columns, ends[:-1])

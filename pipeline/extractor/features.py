@@ -85,6 +85,8 @@ def _slices() -> dict[str, slice]:
 
 AT = _slices()
 """The columns of each family."""
+AGAIN = slice(AT["own"].start, AT["place"].stop)
+"""The columns that the second forest looks at too."""
 MIN_REPEATED = 40
 """Bytes of text below which a repeated element is decoration."""
 LINK_SHARE = NAMES.index("link_share")

@@ -1,8 +1,7 @@
-"""Which blocks of a page are its main text.
+"""Which blocks of a page are its main text: the model's forests, its file, comments.
 
-Two forests give each block a probability; kept are the blocks that maximise the page's expected F1
-(Lewis 1995; Nan et al., ICML 2012: the best set is a prefix of the blocks by falling probability).
-So no threshold is tuned: a page whose blocks are sure is cut near one half, an unsure one lower.
+Two forests give each block a probability, the second with the first one's answers before it;
+`choice` says which blocks that makes main text.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ import xxhash
 from pipeline.config.extract import SHIPPED_MODEL
 from pipeline.errors import GristmillError, UsageError
 from pipeline.extractor import context, features, forest, kernels
+from pipeline.extractor.choice import keep
 from pipeline.extractor.tallies import tally
 from pipeline.extractor.vocabulary import B_FIRST, B_WORDS, GROUPS, HINT_ARTICLE, HINT_FORUM
 
@@ -44,8 +44,8 @@ class Model:
         counts = tally(page)
         columns = features.block_features(page, counts)
         p = forest.probabilities(columns, *self.first)
-        around = context.context_features(p, page, counts)
-        return forest.probabilities(np.concatenate((columns, around)), *self.second)
+        around = context.context_features(p, columns, page, counts)
+        return forest.probabilities(around, *self.second)
 
 
 def feature_key() -> NDArray[np.uint64]:
@@ -65,7 +65,7 @@ def unpack(data: bytes, source: str) -> Model:
     if not np.array_equal(arrays.get(MADE_FOR, np.empty(0)), feature_key()):
         message = f"{source} is no extractor model of this version: its features are others"
         raise GristmillError(message, hint="make one with `gristmill extractor train`")
-    counts = features.N_FEATURES, features.N_FEATURES + len(context.NAMES)
+    counts = features.N_FEATURES, len(context.NAMES)
     forests = (
         forest.forest_of(arrays, name, n, source).compiled()
         for name, n in zip((FIRST, SECOND), counts, strict=True)
@@ -95,21 +95,6 @@ def _loaded(path: Path, _changed: int, _size: int) -> Model:
 def probabilities(page: Page, model: Model | None = None) -> NDArray[np.float32]:
     """How likely each block is main text, `[blocks]`."""
     return (model or load_model())(page)
-
-
-def keep(p: NDArray[np.float32], words: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """The blocks at which the expected F1 is largest, `[blocks]`.
-
-    With the blocks in order of falling probability, F1 of the first k is about
-    2 * expected words hit / (words kept + expected words of main text).
-    """
-    if not len(p):
-        return np.zeros(0, np.bool_)
-    order = np.argsort(-p, kind="stable")
-    weight = words[order] + 0.5
-    hit = np.cumsum(p[order] * weight, dtype=np.float64)
-    best = int(np.argmax(2 * hit / (np.cumsum(weight) + hit[-1] + 1e-9)))
-    return p >= p[order[best]]
 
 
 def kept_blocks(

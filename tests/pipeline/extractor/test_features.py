@@ -120,17 +120,67 @@ def test_equal_keys_are_one_group() -> None:
     assert equal(np.zeros(0, np.uint64))[0].shape == (0,)
 
 
-def test_what_the_second_forest_sees() -> None:
-    page = parse_page(PAGE)
-    p = np.array([0, 0, 0.9, 0.9, 0.8, 0.4, 0], np.float32)
-    columns = context.context_features(p, page, tally(page))
-    assert columns.shape == (len(context.NAMES), 7)
-    named = dict(zip(context.NAMES, columns.tolist(), strict=True))
-    assert named["p"] == pytest.approx(p.tolist())
-    assert named["p-1"] == pytest.approx([-1, *p[:-1]])
-    assert named["p+1"] == pytest.approx([*p[1:], -1])
+CONTEXT_P = np.array([0, 0, 0.9, 0.9, 0.8, 0.4, 0], np.float32)
+
+
+def context_of(html: str, p: np.ndarray) -> dict[str, list[float]]:
+    """The features of the second forest by name."""
+    page = parse_page(html)
+    counts = tally(page)
+    columns = context.context_features(p, features.block_features(page, counts), page, counts)
+    assert columns.shape == (len(context.NAMES), len(p))
+    assert np.isfinite(columns).all()
+    return dict(zip(context.NAMES, columns.tolist(), strict=True))
+
+
+def test_the_second_forest_sees_the_answers_around() -> None:
+    p = CONTEXT_P.tolist()
+    named = context_of(PAGE, CONTEXT_P)
+    assert named["p"] == p
+    assert named["p-1"] == [-1, *p[:-1]]
+    assert named["p+1"] == [*p[1:], -1]
     assert named["since_first"] == [-2, -1, 0, 1, 2, 3, 4]
     assert named["until_last"] == [4, 3, 2, 1, 0, -1, -2]
     article = (0.9 * 4 + 0.9 * 12 + 0.8 * 13) / 29  # each block weighs one more than its words
     assert named["p_up1"][3] == pytest.approx(article)
     assert named["p_before"][0] == 0
+    assert named["words"] == [1, 1, 3, 11, 12, 11, 4]
+
+
+def test_the_second_forest_sees_sections() -> None:
+    named = context_of(
+        "<h2>One</h2><p>first text</p><h2>Two</h2><p>second text</p><p>third text</p>",
+        np.array([0.5, 0.25, 1, 0.5, 0], np.float32),
+    )
+    one, two = (0.5 * 2 + 0.25 * 3) / 5, (1 * 2 + 0.5 * 3) / 8
+    assert named["p_headed"] == pytest.approx([one, one, two, two, two])
+    assert named["p_heading"] == [0.5, 0.5, 1, 1, 1]
+    assert named["p_headed_before"] == pytest.approx([-1, -1, one, one, one])
+    assert named["p_headed_after"] == pytest.approx([two, two, -1, -1, -1])
+
+
+def test_the_second_forest_sees_runs_and_the_main_element() -> None:
+    named = context_of(PAGE, CONTEXT_P)
+    assert named["cut"] == pytest.approx([0.8] * 7)
+    assert named["run_words"] == [-4, -4, 29, 29, 29, -17, -17]
+    assert named["since_kept"] == [999, 999, 999, 1, 1, 1, 2]
+    assert named["until_kept"] == [2, 1, 1, 1, 999, 999, 999]
+    assert named["in_half"] == [0, 0, 1, 1, 1, 0, 0]  # the article
+    assert named["climb_half"][3] == -1
+    assert named["climb_half"][5] == 2  # from the article up to the body
+
+
+def test_the_second_forest_sees_containers_beside() -> None:
+    named = context_of(
+        "<div><p>a</p></div><div><p>b</p></div><div></div><div><p>c</p></div>",
+        np.array([0.25, 0.5, 0.75], np.float32),
+    )
+    assert named["p_before_up1"] == [-1, 0.25, 0.5]
+    assert named["p_after_up1"] == [0.5, 0.75, -1]
+
+
+def test_a_page_without_text_has_no_context() -> None:
+    page = parse_page("")
+    columns = features.block_features(page)
+    around = context.context_features(np.zeros(0, np.float32), columns, page, tally(page))
+    assert around.shape == (len(context.NAMES), 0)

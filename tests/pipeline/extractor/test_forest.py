@@ -97,7 +97,7 @@ def random_forest(draw: Any) -> Forest:
     number = st.floats(-4, 4, width=16)
 
     def several(what: st.SearchStrategy[Any], n: int) -> list[Any]:
-        return draw(st.lists(what, min_size=n, max_size=n))
+        return list(draw(st.lists(what, min_size=n, max_size=n)))
 
     return Forest(
         np.array(several(st.integers(0, FEATURES - 1), n_cuts), np.uint16),

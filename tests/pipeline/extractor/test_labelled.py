@@ -24,7 +24,11 @@ def write_gold(path: Path, *rows: dict[str, Any] | str) -> Path:
 
 
 def test_rows_meet_their_pages(tmp_path: Path) -> None:
-    gold = [{"url": A, "text": "eins"}, {"url": B, "with": ["zwei"]}, {"url": C, "text": "fehlt"}]
+    gold: list[Any] = [
+        {"url": A, "text": "eins"},
+        {"url": B, "with": ["zwei"]},
+        {"url": C, "text": "fehlt"},
+    ]
     write_gold(tmp_path / "gold.jsonl", *gold, {"url": "d", "text": None, "with": []})
     latin = "HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=iso-8859-1"
     write(tmp_path / "1.warc.gz", response("<p>eins", url=A), response("<p>other", url="x"))

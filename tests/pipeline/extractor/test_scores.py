@@ -47,7 +47,7 @@ def test_segments_are_counted_over_pages() -> None:
 
 
 def test_the_table_has_a_line_a_group() -> None:
-    gold = [
+    gold: list[dict[str, Any]] = [
         {"url": "x", "text": "a b c d", "source": "s", "page_type": "forum", "language": "en"},
         {"url": "y", "with": ["a"], "source": "t", "page_type": "forum", "language": "de"},
     ]

@@ -11,8 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipeline.config.extract import SHIPPED_MODEL
 from pipeline.errors import GristmillError, UsageError
 from pipeline.extractor import features, forest, select
+from pipeline.extractor.choice import keep
 from pipeline.extractor.page import parse_page
 from pipeline.extractor.vocabulary import B_WORDS
 
@@ -32,7 +34,7 @@ def constant(value: float) -> forest.Forest:
 
 
 def kept(p: list[float], words: list[int]) -> list[bool]:
-    return select.keep(np.array(p, np.float32), np.array(words)).tolist()
+    return [bool(b) for b in keep(np.array(p, np.float32), np.array(words))]
 
 
 def test_sure_pages_are_cut_near_one_half() -> None:
@@ -54,12 +56,13 @@ def test_something_is_always_kept_and_equals_are_kept_together() -> None:
 @settings(max_examples=100, deadline=None)
 def test_no_other_choice_of_blocks_is_better(blocks: list[tuple[int, int]]) -> None:
     p = np.array([percent / 100 for percent, _ in blocks], np.float32)
-    weight = np.array([words for _, words in blocks]) + 0.5
+    words = np.array([words for _, words in blocks])
+    weight = words + 0.5
 
     def expected(chosen: np.ndarray) -> float:
-        return 2 * (p * weight)[chosen].sum() / (weight[chosen].sum() + (p * weight).sum())
+        return float(2 * (p * weight)[chosen].sum() / (weight[chosen].sum() + (p * weight).sum()))
 
-    ours = expected(np.flatnonzero(select.keep(p, weight - 0.5)))
+    ours = expected(np.flatnonzero(keep(p, words)))
     sizes = range(1, len(p) + 1)
     best = max(expected(np.array(c)) for n in sizes for c in combinations(range(len(p)), n))
     assert ours == pytest.approx(best, abs=1e-6)
@@ -115,7 +118,7 @@ def test_a_model_file_is_read_again_when_it_changed(tmp_path: Path) -> None:
 
 def test_the_shipped_model() -> None:
     model = select.load_model()
-    assert select.SHIPPED_MODEL.stat().st_size < 200_000
+    assert SHIPPED_MODEL.stat().st_size < 200_000
     page = parse_page(THREAD.replace("{head}", ""))
     p = model(page)
     assert p.shape == (2,)

@@ -30,6 +30,7 @@ LISTS = "the addresses were looked up in the lists of that time"
 
 MEASURED: dict[str, str] = {
     "language": "languages were told under it",
+    "plugins": "a rule set of another package measures under its settings",
     "language_files": "they hold lists of stop words",
     "language.min_chars": LABEL,
     "language.und_score": LABEL,
@@ -200,10 +201,13 @@ def flat(section: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _comparable(section: Mapping[str, Any], typed: FilterConfig) -> dict[str, Any]:
-    """Every key with its typed value, files by their content; an empty mapping is no key."""
+    """Every key with its typed value, files by their content.
+
+    An empty mapping is no key, but for a rule set of another package that has no settings.
+    """
     files = {key: value for key, value in flat(section).items() if _is_files(value)}
     found = flat(by_content(section_json(typed))) | files
-    return {key: value for key, value in found.items() if value != {}}
+    return {key: v for key, v in found.items() if v != {} or key.startswith("plugins.")}
 
 
 def _without_files(section: Mapping[str, Any]) -> dict[str, Any]:

@@ -279,6 +279,7 @@ REFUSED = {
     "fineweb.short_line_length": 10,
     "urls.domains": __file__,
     "language.min_chars": 99,
+    "plugins.shouting": {},
 }
 
 

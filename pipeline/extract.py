@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 __all__ = ["CODE_VERSION", "LIBRARIES", "Extracted", "extract_html", "extract_page", "extract_warc"]
 
 STAGE = "extracted_text"
-CODE_VERSION = "1"
+CODE_VERSION = "2"
 LIBRARIES = (
-    "trafilatura", "justext", "courlan", "htmldate", "lxml", "lxml_html_clean", "Resiliparse",
-    "brotli", "zstandard", "xxhash",
+    "selectolax", "numba", "numpy", "trafilatura", "justext", "courlan", "htmldate", "lxml",
+    "lxml_html_clean", "Resiliparse", "brotli", "zstandard", "xxhash",
 )  # fmt: skip
 
 REDIRECTS = {301, 302, 303, 307, 308}

@@ -112,7 +112,7 @@ def test_the_columns_of_a_document(tmp_path: Path) -> None:
         "licence": "CC-BY-4.0",
         "licence_source": "link",
         "reservations": ["noai"],
-        "extractor": "trafilatura",
+        "extractor": "gristmill",
     }
     assert result.tables["decisions"]["doc_id"].n_unique() == 2
 
@@ -190,4 +190,4 @@ def test_the_output_is_the_golden_one(tmp_path: Path) -> None:
         for kind in ("parts", "decisions")
         for row in result.tables[kind].drop("warc_offset", "warc_length", "doc_id").to_dicts()
     ]
-    assert content_key(rows) == "5f0cb666719278e23a709a51ded926e286148351f4828b3c3c4d6294d7934d51"
+    assert content_key(rows) == "f36089c33c6f49dc26dee5af285e5e7b74ed96167ac7adcfa1d2d8bf0745ae8a"

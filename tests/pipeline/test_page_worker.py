@@ -15,7 +15,8 @@ from pipeline.page_worker import PageWorker
 from pipeline.pages import extract_page
 from tests.pipeline.warcs import PAGE
 
-CONFIG = ExtractConfig()
+CONFIG = ExtractConfig(mode="trafilatura")
+BEST = ExtractConfig()
 
 BROKEN = {
     "hang": "while True: pass",
@@ -59,9 +60,25 @@ def page(what: str) -> str:
 
 
 def test_the_child_says_what_the_function_says(worker: PageWorker) -> None:
-    expected = extract_page(PAGE, "http://a.example/", CONFIG)
-    for _ in range(3):
-        assert worker.read(PAGE, "http://a.example/", CONFIG) == (expected, True)
+    for config in (CONFIG, BEST):
+        expected = extract_page(PAGE, "http://a.example/", config)
+        assert expected.extractor == ("gristmill" if config is BEST else "trafilatura")
+        for _ in range(3):
+            assert worker.read(PAGE, "http://a.example/", config) == (expected, True)
+
+
+@pytest.mark.slow
+def test_the_kernels_are_ready_before_the_clock_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Compiling takes longer than `cpu_seconds`; an empty cache makes the child compile."""
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    worker = PageWorker()
+    try:
+        page, same = worker.read(PAGE, None, BEST.model_copy(update={"cpu_seconds": 1}))
+    finally:
+        worker.close()
+    assert (page.reason, same) == (None, True)
 
 
 @pytest.mark.parametrize(
@@ -81,7 +98,7 @@ def test_a_page_that_ends_its_process_costs_itself_alone(
     reason: str,
     reproducible: bool,
 ) -> None:
-    config = ExtractConfig(cpu_seconds=2)
+    config = CONFIG.model_copy(update={"cpu_seconds": 2})
     result, same = broken.read(page(what), "http://a.example/", config)
     assert (result.reason, same) == (reason, reproducible)
     if reason == "extract.hang":

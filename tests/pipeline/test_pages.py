@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from pipeline.config.extract import ExtractConfig
+from pipeline.config.extract import MODES, ExtractConfig
 from pipeline.pages import extract_page, nesting, tidy
 from tests.pipeline.warcs import PAGE
 
@@ -20,13 +20,14 @@ FORUM = (
 )
 
 
-@pytest.mark.parametrize("mode", ["cascade", "trafilatura", "resiliparse"])
+@pytest.mark.parametrize("mode", MODES)
 def test_main_text_and_title(mode: str) -> None:
     page = extract_page(PAGE, "http://a.example/", ExtractConfig(mode=mode))
     assert page.reason is None
     assert page.title == "The mill"
     assert "Paragraph 4: the miller opens the sluice" in page.text
-    assert page.extractor == ("resiliparse" if mode == "resiliparse" else "trafilatura")
+    winner = {"best": "gristmill", "resiliparse": "resiliparse"}
+    assert page.extractor == winner.get(mode, "trafilatura")
 
 
 def test_bytes_are_decoded_first() -> None:
@@ -36,10 +37,10 @@ def test_bytes_are_decoded_first() -> None:
 
 
 def test_the_second_opinion_wins_where_it_has_twice_the_words() -> None:
-    keep = extract_page(FORUM, None, ExtractConfig())
+    keep = extract_page(FORUM, None, ExtractConfig(mode="cascade"))
     assert keep.extractor == "resiliparse"
     assert "Answer 5" in keep.text
-    never = extract_page(FORUM, None, ExtractConfig(second_opinion=0.0))
+    never = extract_page(FORUM, None, ExtractConfig(mode="cascade", second_opinion=0.0))
     assert never.extractor == "trafilatura"
 
 
@@ -76,7 +77,20 @@ def test_tags_decide() -> None:
     assert (page.reason, page.value) == ("extract.too_large", 202)
 
 
-@pytest.mark.parametrize("mode", ["cascade", "trafilatura", "resiliparse"])
+@pytest.mark.parametrize(
+    ("html", "value"),
+    [
+        (f"<p {' '.join(f'a{n}=b' for n in range(10_001))}>x", 10_001),
+        ("<select>" + "<option>x" * 20_001, 20_001),
+        ("".join(f"<font size={n}>" for n in range(1_500)) + "<p>x" * 1_400, 2_100_000),
+    ],
+)
+def test_attributes_options_and_open_formatting_decide(html: str, value: int) -> None:
+    page = extract_page(html, None, ExtractConfig())
+    assert (page.reason, page.value) == ("extract.too_large", value)
+
+
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("levels", [10, 300, 1000])
 def test_depth_decides(mode: str, levels: int) -> None:
     html = f"<html><body>{'<div>' * levels}<p>{MARKER}</p>{'</div>' * levels}</body></html>"
@@ -107,7 +121,7 @@ def test_lists_in_table_cells_are_values() -> None:
         for day, hours in (("Monday", "eight"), ("Thursday", "seven"))
     )
     html = PAGE.replace("</article>", f"<table>{rows}</table></article>")
-    page = extract_page(html, None, ExtractConfig())
+    page = extract_page(html, None, ExtractConfig(mode="cascade"))
     row = next(line for line in page.text.split("\n") if "Thursday" in line)
     assert "seven to five" in row
 
@@ -116,9 +130,67 @@ def test_tidy() -> None:
     assert tidy("  a  \r\n\n\n\n  b\x00\t\n \n") == "a\n\n  b"
 
 
-def test_texts_do_not_depend_on_the_pages_before() -> None:
+@pytest.mark.parametrize("mode", MODES)
+def test_texts_do_not_depend_on_the_pages_before(mode: str) -> None:
     pages = [PAGE, FORUM, PAGE.replace("mill", "smithy"), f"<p>{MARKER}</p>" * 3]
-    config = ExtractConfig()
+    config = ExtractConfig(mode=mode)
     first = [extract_page(page, None, config) for page in pages]
     again = [extract_page(page, None, config) for _ in range(3) for page in reversed(pages)]
     assert again == [*reversed(first)] * 3
+
+
+BANNER = (
+    '<div id="cookie-consent" class="cookie-banner" role="dialog"><p>We use cookies to improve '
+    "your experience. By using our website you agree to our use of cookies.</p><button>Accept all"
+    "</button><button>Settings</button></div>"
+)
+MENU = (
+    '<nav class="navbar"><ul>'
+    + "".join(f'<li><a href="/{n}">Section {n}</a></li>' for n in range(8))
+    + "</ul></nav>"
+)
+SIDE = (
+    '<aside class="sidebar"><h3>Most read</h3><ul>'
+    + "".join(f'<li><a href="/r{n}">Another story number {n}</a></li>' for n in range(6))
+    + "</ul></aside>"
+)
+FOOT = (
+    '<footer class="footer"><a href="/i">Imprint</a> <a href="/p">Privacy</a> &copy; 2026</footer>'
+)
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_banners_and_menus_are_not_main_text(first: bool) -> None:
+    around = PAGE.replace("<body>", f"<body>{BANNER if first else ''}{MENU}")
+    page = extract_page(
+        around.replace("</body>", f"{SIDE}{FOOT}{'' if first else BANNER}</body>"),
+        None,
+        ExtractConfig(),
+    )
+    assert "Paragraph 0" in page.text
+    assert "Paragraph 4" in page.text
+    for unwanted in ("cookies", "Accept all", "Section 3", "Another story", "Imprint"):
+        assert unwanted not in page.text
+
+
+def test_code_formulas_and_numbers_keep_their_form() -> None:
+    code = (
+        '<table class="highlight"><tr><td class="linenos"><pre>1\n2</pre></td><td class="code">'
+        "<pre>def turn(wheel):\n    return wheel.turn()</pre></td></tr></table>"
+        '<p>The power is <script type="math/tex">P = \\rho g Q H</script> which for this mill, at '
+        "its best, is about 10<sup>4</sup> watts in spring and much less in a dry summer.</p>"
+    )
+    text = extract_page(PAGE.replace("</article>", f"{code}</article>"), None, ExtractConfig()).text
+    assert "is $P = \\rho g Q H$ which" in text
+    assert "about 10^4 watts" in text
+    if "turn" in text.split("power")[0].split("Paragraph 4")[1]:
+        assert "def turn(wheel):\n    return wheel.turn()" in text
+
+
+def test_a_shell_has_the_text_of_its_scripts() -> None:
+    story = "The mill stands by the river. Its wheel turns. It has ground corn for ages. " * 8
+    script = f'<script type="application/ld+json">{{"articleBody": "{story}"}}</script>'
+    page = extract_page(f"<div id=app>Loading</div>{script}", None, ExtractConfig())
+    assert (page.extractor, page.text) == ("json_ld", story.strip())
+    page = extract_page(PAGE.replace("</body>", f"{script}</body>"), None, ExtractConfig())
+    assert page.extractor == "gristmill"

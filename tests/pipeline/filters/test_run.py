@@ -167,3 +167,15 @@ def test_hard_cases(shared: Path) -> None:
     assert all(empty[name] for name in ("e1", "e2", "e3", "e4"))
     for reason in decided("no-spaces.jsonl").values():
         assert not (reason or "").startswith("gopher_quality")
+
+
+def test_what_is_remembered_does_not_change_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    from pipeline import words
+
+    given = frame(*["\n".join(PROSE), "Ein Satz (mit Klammern).", "東京タワー。" * 9, ""] * 5)
+    once = run.filter_documents(given, FilterConfig()).tables
+    monkeypatch.setattr(words, "_TOKENIZER", words.Tokenizer(most_known=1))
+    monkeypatch.setattr(run, "BATCH_BYTES", 200)
+    again = run.filter_documents(given, FilterConfig()).tables
+    for name, table in once.items():
+        assert table.equals(again[name]), name

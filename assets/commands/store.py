@@ -174,7 +174,8 @@ def try_page(arguments: argparse.Namespace) -> Result:
     if not arguments.json:
         lines = (result["text"] or f"(no main text: {result['reason']})").split("\n")
         print("\n".join(plain(line.expandtabs(4), len(line) * 4 + 1) for line in lines))
-        print(f"\nlanguage {result['language']} ({result['language_score']})")
+        print(f"\nextractor {result['extractor'] or 'none'}, title {result['title']!r}")
+        print(f"language {result['language']} ({result['language_score']})")
         for row in result["rules"]:
             mark = "ok  " if row["passes"] else "DROP"
             print(f"  {mark} {row['rule']:<44} {row['value']!s:>12}  {row['threshold']!s}")

@@ -22,14 +22,13 @@ import polars as pl
 from numba import njit
 
 from pipeline.config.urls import UrlConfig
-from pipeline.errors import ConfigError
+from pipeline.filters.url_files import list_files, stamp, unreadable
 from pipeline.word_kernels import OFFSET, PRIME, hash_spans, mix
 from pipeline.words import texts_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-KEY = "filter.urls"
 BLOCK_BYTES = 1 << 22
 NEWLINE, SPACE, HASH, DOT = 10, 32, 35, 46
 SIGNS = re.compile(r"[^a-z0-9]+")
@@ -114,43 +113,23 @@ def paths_below(urls: pl.Series) -> pl.Series:
 
 def lists_of(config: UrlConfig) -> tuple[AddressLists, WordLists]:
     """All lists that are named. ConfigError naming the key of one that cannot be read."""
-    hosts, below = [], []
-    if config.ut1:
-        for folder in _categories(config.ut1, config.ut1_categories):
-            hosts += [p for name in ("domains", "domains.gz") if (p := folder / name).is_file()]
-            below += [p for name in ("urls", "urls.gz") if (p := folder / name).is_file()]
-    plain = [("domains", config.domains)] if config.domains else []
-    named = [("ut1", path) for path in hosts] + plain
+    files = list_files(config)
     empty = HashedSet(np.zeros(0, np.uint64))
-    addresses = AddressLists(
-        domains=_union([_addresses(key, path, "host") for key, path in named], empty),
-        urls=_addresses("urls", config.urls, "url") if config.urls else empty,
-        below=_union([_addresses("ut1", path, "below") for path in below], empty),
-    )
-    words = WordLists(
-        _words("banned_words", config.banned_words),
-        _words("banned_substrings", config.banned_substrings),
-        _words("soft_words", config.soft_words),
-    )
-    return addresses, words
 
+    def addresses(name: str, kind: str) -> HashedSet:
+        return _union([_addresses(key, path, kind) for key, path in files[name]], empty)
 
-def _categories(root: Path, wanted: list[str]) -> list[Path]:
-    """The folders of a UT1 tree that are read; a folder with lists in it is a category itself."""
-    lists = ("domains", "domains.gz", "urls", "urls.gz")
-    known = [
-        folder
-        for folder in [root, *sorted(p for p in root.glob("*") if p.is_dir())]
-        if any((folder / name).is_file() for name in lists)
-    ]
-    if not known:
-        message = f"{KEY}.ut1: {root} has no lists named domains or urls"
-        raise ConfigError(message, hint="name a folder that has <category>/domains in it")
-    names = [folder.name for folder in known]
-    if absent := [name for name in wanted if name not in names]:
-        message = f"{KEY}.ut1_categories: {absent[0]!r} is not below {root}"
-        raise ConfigError(message, hint=f"there are {', '.join(names)}")
-    return [folder for folder in known if not wanted or folder.name in wanted]
+    def words(name: str) -> tuple[str, ...]:
+        return next((_words(key, path) for key, path in files[name]), ())
+
+    return (
+        AddressLists(
+            domains=addresses("domains", "host"),
+            urls=addresses("urls", "url"),
+            below=addresses("below", "below"),
+        ),
+        WordLists(words("banned_words"), words("banned_substrings"), words("soft_words")),
+    )
 
 
 def _union(sets: list[HashedSet], empty: HashedSet) -> HashedSet:
@@ -160,11 +139,11 @@ def _union(sets: list[HashedSet], empty: HashedSet) -> HashedSet:
 
 
 def _addresses(key: str, path: Path, kind: str) -> HashedSet:
-    return _hashed(path, *_stamp(key, path), key, kind)
+    return _hashed(path, *stamp(key, path), key, kind)
 
 
 @lru_cache(maxsize=64)
-def _hashed(path: Path, stamp: int, size: int, key: str, kind: str) -> HashedSet:
+def _hashed(path: Path, changed: int, size: int, key: str, kind: str) -> HashedSet:
     found = [np.zeros(0, np.uint64)]
     for block in _blocks(key, path):
         if kind == "below":
@@ -223,24 +202,15 @@ def _distinct(hashes: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return hashes[np.append(True, hashes[1:] != hashes[:-1])[: len(hashes)]]
 
 
-def _words(key: str, path: Path | None) -> tuple[str, ...]:
-    return _plain(path, *_stamp(key, path), key) if path else ()
+def _words(key: str, path: Path) -> tuple[str, ...]:
+    return _plain(path, *stamp(key, path), key)
 
 
 @lru_cache(maxsize=16)
-def _plain(path: Path, stamp: int, size: int, key: str) -> tuple[str, ...]:
+def _plain(path: Path, changed: int, size: int, key: str) -> tuple[str, ...]:
     entries = [entry for block in _blocks(key, path) for entry in _entries(block).to_list()]
     words = {SIGNS.sub("", entry.lower()) for entry in entries}
     return tuple(sorted(words - {""}))
-
-
-def _stamp(key: str, path: Path) -> tuple[int, int]:
-    """Time and size of a file, by which it is known to be the one that was read."""
-    try:
-        status = path.stat()
-    except OSError as error:
-        raise _unreadable(key, path, error) from error
-    return status.st_mtime_ns, status.st_size
 
 
 def _blocks(key: str, path: Path) -> Iterator[bytes]:
@@ -254,15 +224,10 @@ def _blocks(key: str, path: Path) -> Iterator[bytes]:
                 block.decode("utf-8")
                 yield block
     except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
-        raise _unreadable(key, path, error) from error
+        raise unreadable(key, path, error) from error
 
 
 def _entries(block: bytes) -> pl.Series:
     """The lines that are neither blank nor a comment."""
     lines = pl.Series("entry", [block.decode()]).str.split("\n").explode().str.strip_chars()
     return lines.filter((lines != "") & ~lines.str.starts_with("#"))
-
-
-def _unreadable(key: str, path: Path, error: Exception) -> ConfigError:
-    message = f"{KEY}.{key}: cannot read {path}: {error}"
-    return ConfigError(message, hint="name a UTF-8 text file, plain or .gz, with one entry a line")

@@ -45,10 +45,12 @@ def filter_input(mill: Mill, given: Input, out: Store, partition: str | None) ->
     """Filter any input into a dataset folder."""
     from pipeline.filters import plugins, run
     from pipeline.filters.language_files import resolved
+    from pipeline.filters.url_files import check_lists
     from pipeline.language import libraries, model_path
 
     model = model_path()
     section = resolved(mill.config.filter)  # what language files say, not their names
+    check_lists(section.urls)
     config = by_content(section_json(section))
     config["language_model"] = file_checksum(model)
     others = (*libraries(section.language), *plugins.packages(section.plugins))

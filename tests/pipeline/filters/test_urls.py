@@ -14,6 +14,7 @@ from pipeline.config.urls import UrlConfig
 from pipeline.errors import ConfigError
 from pipeline.filters import urls
 from pipeline.filters.rules import decide
+from pipeline.filters.url_files import check_lists
 from pipeline.filters.url_lists import HashedSet, lists_of, paths_below
 
 
@@ -171,3 +172,12 @@ def test_sets_of_nothing() -> None:
     empty = HashedSet(np.zeros(0, np.uint64))
     assert empty.has(pl.Series(["", None], dtype=pl.String)).tolist() == [False, False]
     assert urls.signals(pl.Series([], dtype=pl.String), UrlConfig()).shape == (0, 3)
+
+
+@pytest.mark.parametrize(
+    "key", ["domains", "urls", "banned_words", "banned_substrings", "soft_words", "ut1"]
+)
+def test_a_list_that_is_not_there_is_found_before_work_starts(key: str) -> None:
+    check_lists(UrlConfig())
+    with pytest.raises(ConfigError, match=rf"filter\.urls\.{key}: .*/nowhere"):
+        check_lists(UrlConfig.model_validate({key: "/nowhere"}))

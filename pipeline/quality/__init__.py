@@ -3,7 +3,7 @@
 labels.py         labelled texts, made ready
 train.py          the fastText model of them, whole and quantised
 evaluate.py       what it does on rows it did not see; folds.py: on kinds it did not see
-normalise.py      texts as classifiers read them
+plain_text.py     texts as classifiers read them
 fasttext_file.py  model files; scores.py: scores of texts; kernels.py: the compiled passes
 selection.py      thresholds that keep a share of each language
 split.py          train or held out; run.py: the stage `scored_text`
@@ -11,9 +11,9 @@ split.py          train or held out; run.py: the stage `scored_text`
 
 from __future__ import annotations
 
-from pipeline.quality.evaluate import auc, evaluate
+from pipeline.quality.evaluate import auc
 from pipeline.quality.labels import NEGATIVE, POSITIVE, QUALITY_LABELS, SAFETY_LABELS
-from pipeline.quality.normalise import normalise
+from pipeline.quality.plain_text import normalise
 from pipeline.quality.run import STAGE, score_documents
 from pipeline.quality.scores import score_texts
 from pipeline.quality.split import held_out
@@ -32,7 +32,6 @@ __all__ = [
     "STAGE",
     "TrainedClassifier",
     "auc",
-    "evaluate",
     "held_out",
     "normalise",
     "score_documents",

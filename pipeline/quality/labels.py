@@ -11,7 +11,7 @@ import polars as pl
 import xxhash
 
 from pipeline.errors import GristmillError
-from pipeline.quality.normalise import normalise
+from pipeline.quality.plain_text import normalise
 
 POSITIVE, NEGATIVE = "1", "0"
 """The labels of two-class models that are trained here."""

@@ -20,7 +20,7 @@ import polars as pl
 from pipeline.errors import GristmillError
 from pipeline.quality.fasttext_file import LinearModel, read_linear
 from pipeline.quality.labels import GRADES
-from pipeline.quality.normalise import normalised
+from pipeline.quality.plain_text import normalised
 from pipeline.words import Texts, series_of
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ takes the pooled threshold, that of all documents together, as do languages the 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -115,7 +116,7 @@ def _by_language(frame: pl.DataFrame) -> list[tuple[str, NDArray[np.float32]]]:
 def limit_of(scores: NDArray[np.float32], keep: float) -> Limit:
     """The score of the last document within the best share `keep`, at least one document."""
     n = len(scores)
-    wanted = min(max(round(keep * n), 1), n)
+    wanted = min(max(math.ceil(round(keep * n, 6)), 1), n)
     at = np.partition(scores, n - wanted)[n - wanted]
     return Limit(threshold=float(at), documents=n, kept=int((scores >= at).sum()))
 

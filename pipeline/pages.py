@@ -126,13 +126,3 @@ def tidy(text: str) -> str:
     """The text without controls, blanks at line ends and runs of empty lines."""
     text = "\n".join(line.rstrip() for line in clean(text).split("\n"))
     return EMPTY_LINES.sub("\n\n", text).strip()
-
-
-def nesting(html: str) -> int:
-    """How deep the tags of a page nest at most, by its tags alone: a bound for the parsers' trees.
-
-    Void elements do not nest; `p`, `li` and the like close each other.
-    """
-    from pipeline.extractor.bounds import page_cost
-
-    return page_cost(html.encode("utf-8", "replace")).depth

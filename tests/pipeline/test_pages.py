@@ -4,7 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from pipeline.config.extract import MODES, ExtractConfig
-from pipeline.pages import extract_page, nesting, tidy
+from pipeline.pages import extract_page, tidy
 from tests.pipeline.warcs import PAGE
 
 MARKER = "deep marker sentence about the old mill and its wheel in the water"
@@ -99,20 +99,6 @@ def test_depth_decides(mode: str, levels: int) -> None:
     if levels == 1000:
         page = extract_page(html, None, ExtractConfig(mode=mode, max_depth=1001))
         assert (page.reason, page.value) == ("extract.too_deep", 1002)
-
-
-@pytest.mark.parametrize(
-    ("html", "depth"),
-    [
-        ("<p>one<p>two<br><img src=a><li>x", 0),
-        ("<div><span>a</span><b>c</b></div>", 2),
-        ("</div></div><div><div>", 2),
-        ("<DIV><pre><table><tr><td></table></pre></DIV>", 3),
-        ("a < b <!-- c --> <1>", 0),
-    ],
-)
-def test_nesting(html: str, depth: int) -> None:
-    assert nesting(html) == depth
 
 
 def test_lists_in_table_cells_are_values() -> None:

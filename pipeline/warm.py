@@ -25,7 +25,8 @@ LINES = (
     "Write to a.miller@mill.example, or to 8.8.8.8.",
 )
 QUESTION = "Which of the wheels of the old mill turns first when the miller opens the upper gate?"
-PAGE = "<html><head><title>Mill</title></head><body><article>{}</article></body></html>"
+PAGE = """<html><head><title>Mill</title><meta property="og:type" content="article"></head>
+<body><article>{}</article></body></html>"""
 
 
 def warm() -> None:
@@ -45,7 +46,8 @@ def extract() -> list[str]:
     body = "".join(f"<p>{line}</p>" for line in LINES * 4)
     body += "<pre>int main() {\n  return 0;\n}</pre><table><tr><td>a</td><td>b</td></tr></table>"
     html = PAGE.format(body)
-    sections = [load_config(sets=["extract.mode=best"]).extract, Config().extract]
+    best = load_config(sets=["extract.mode=best", "extract.comments=drop"]).extract
+    sections = [best, Config().extract]
     return [extract_page(html, "https://mill.example/", section).text for section in sections]
 
 

@@ -1,7 +1,7 @@
 """Numbers about each block, for the first forest: its text, its place, its ancestors, its page.
 
 No feature knows a site or a language. Each family of features has one kernel; the names stand in
-the order of the columns, so that a model can be read (`importance` in `train`) and ablated.
+the order of the columns, so that a model can be read and ablated.
 Ideas: boilerpipe's text and link density with neighbours (Kohlschütter et al., WSDM 2010),
 readability's scores, Web2Text's containers (Vogels et al., arXiv:1801.02607); all measured here.
 """

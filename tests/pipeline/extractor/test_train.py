@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 
 from assets.cli import main
-from pipeline.config.extract import SHIPPED_MODEL
-from pipeline.errors import GristmillError
+from pipeline.config.extract import SHIPPED_MODEL, ExtractConfig
+from pipeline.errors import GristmillError, UsageError
 from pipeline.extractor import select
 from pipeline.extractor.labelled import find_labelled
 from pipeline.extractor.page import parse_page
 from pipeline.extractor.train import FOLDS, Trained, fold_of, train
+from pipeline.pages import extract_page
 from tests.pipeline.warcs import response, write
 
 SYLLABLES = ["ka", "lo", "mi", "ne", "ru", "sa", "te", "vo", "wi", "xu", "ya", "zo"]
@@ -70,6 +71,18 @@ def test_the_model_finds_it_again(trained: Trained) -> None:
     keeps = select.kept_blocks(page, model=select.unpack(trained.model, "made up"))
     texts = page.block_texts()
     assert [texts[b] for b in keeps.nonzero()[0]] == row["text"].split("\n")
+
+
+def test_a_configured_model_is_the_one_that_reads(tmp_path: Path, trained: Trained) -> None:
+    path = tmp_path / "own.npz"
+    path.write_bytes(trained.model)
+    row, html = made_up("another.example")
+    own = ExtractConfig(mode="best", model=str(path))
+    read = extract_page(html, row["url"], own)
+    assert read.text.split() == row["text"].split()
+    assert read.extractor == "gristmill"
+    with pytest.raises(UsageError, match=r"absent\.npz cannot be read"):
+        extract_page(html, row["url"], own.model_copy(update={"model": "absent.npz"}))
 
 
 def test_a_host_is_in_one_fold() -> None:
@@ -142,6 +155,31 @@ def test_the_verb_refuses_before_it_writes(
     assert main(["extractor", "train", str(tmp_path / "absent"), "--out", str(out)]) == 2
     assert "hint:" in capsys.readouterr().err
     assert not out.exists()
+
+
+def test_parts_are_keyed_on_what_the_model_holds(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], trained: Trained
+) -> None:
+    warc = write(tmp_path / "a.warc", response(PAGES[0][1], url=PAGES[0][0]["url"]))
+    model = tmp_path / "own.npz"
+
+    def extract(name: str) -> int:
+        call = ["extract", str(warc), "--snapshot", "s", "--out", str(tmp_path / name), "--json"]
+        return main([*call, "--set", "extract.mode=best", "--set", f"extract.model={model}"])
+
+    assert extract("absent") == 2
+    assert "extract.model" in capsys.readouterr().err
+    model.write_bytes(b"no model")
+    assert extract("broken") == 1
+    assert "no extractor model" in capsys.readouterr().err
+    assert not (tmp_path / "absent").exists()
+    model.write_bytes(trained.model)
+    assert extract("out") == 0
+    assert json.loads(capsys.readouterr().out)["kept"] == 1
+    pointer = (tmp_path / "out" / "current").read_text().strip()
+    manifest = json.loads((tmp_path / "out" / "manifests" / f"{pointer}.json").read_text())
+    digest = hashlib.sha256(trained.model).hexdigest()
+    assert manifest["content"]["config"]["model"] == [["own.npz", f"sha256:{digest}"]]
 
 
 @pytest.mark.shared

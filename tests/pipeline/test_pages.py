@@ -159,18 +159,29 @@ def test_banners_and_menus_are_not_main_text(first: bool) -> None:
         assert unwanted not in page.text
 
 
+MANUAL = """<html><head><title>Manual of the mill</title></head><body><div class="document">
+<div class="body" role="main"><h1>Turning a wheel</h1>
+<p>A wheel turns when water falls on its paddles. The function below takes the wheel and the water,
+and says what the wheel did.</p>
+<div class="highlight"><table class="highlighttable"><tr><td class="linenos"><pre>1
+2
+3
+4</pre></td><td class="code"><pre>def turn(wheel, water):
+    if not water:
+        return None
+    return wheel.turn(water)</pre></td></tr></table></div>
+<p>The power is <script type="math/tex">P = \\rho g Q H</script> which for this mill, at its best, is
+about 10<sup>4</sup> watts in spring and much less in a dry summer.</p>
+<h2>Stopping it</h2><p>Close the sluice, and wait until the water in the channel has run off. The
+wheel stops by itself within a minute or two.</p></div></div></body></html>"""
+
+
 def test_code_formulas_and_numbers_keep_their_form() -> None:
-    code = (
-        '<table class="highlight"><tr><td class="linenos"><pre>1\n2</pre></td><td class="code">'
-        "<pre>def turn(wheel):\n    return wheel.turn()</pre></td></tr></table>"
-        '<p>The power is <script type="math/tex">P = \\rho g Q H</script> which for this mill, at '
-        "its best, is about 10<sup>4</sup> watts in spring and much less in a dry summer.</p>"
-    )
-    text = extract_page(PAGE.replace("</article>", f"{code}</article>"), None, ExtractConfig()).text
+    text = extract_page(MANUAL, None, ExtractConfig()).text
+    code = "def turn(wheel, water):\n    if not water:\n        return None\n    return wheel"
+    assert f"what the wheel did.\n\n{code}.turn(water)\n\nThe power is" in text
     assert "is $P = \\rho g Q H$ which" in text
     assert "about 10^4 watts" in text
-    if "turn" in text.split("power")[0].split("Paragraph 4")[1]:
-        assert "def turn(wheel):\n    return wheel.turn()" in text
 
 
 def test_a_shell_has_the_text_of_its_scripts() -> None:

@@ -170,8 +170,8 @@ and says what the wheel did.</p>
     if not water:
         return None
     return wheel.turn(water)</pre></td></tr></table></div>
-<p>The power is <script type="math/tex">P = \\rho g Q H</script> which for this mill, at its best, is
-about 10<sup>4</sup> watts in spring and much less in a dry summer.</p>
+<p>The power is <script type="math/tex">P = \\rho g Q H</script> which for this mill, at its best,
+is about 10<sup>4</sup> watts in spring and much less in a dry summer.</p>
 <h2>Stopping it</h2><p>Close the sluice, and wait until the water in the channel has run off. The
 wheel stops by itself within a minute or two.</p></div></div></body></html>"""
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from assets.bench.chain import english, mill_away
 from assets.bench.material import Material
-from assets.bench.rounds import program
+from assets.bench.rounds import last_words, program
 from assets.bench.summary import versions
 from pipeline import costs
 from pipeline.errors import GristmillError
@@ -71,8 +71,7 @@ def lengthen(material: Material, place: Path, times: int) -> Iterator[Path]:
 def _run(job: Path) -> dict[str, dict[str, float]]:
     done = program(["-m", "assets.bench.growth", str(job)])
     if done.returncode:
-        last = (done.stderr.strip() or f"exit code {done.returncode}").splitlines()[-1]
-        message = f"the run over {job.parent.name} failed: {last}"
+        message = f"the run over {job.parent.name} failed: {last_words(done)}"
         raise GristmillError(message, hint="run `gristmill extract` and `filter` on its files")
     found: dict[str, dict[str, float]] = json.loads(job.with_name("peaks.json").read_text())
     return found

@@ -100,8 +100,8 @@ def run_side(side: Side, material: Path, out: Path, part: tuple[int, int]) -> di
     )
     done = program(["-m", "assets.bench.worker", str(job)])
     if done.returncode:
-        lines = (done.stderr.strip() or f"exit code {done.returncode}").splitlines()
-        message = f"{side.function} failed: {lines[-1]}"
+        message = f"{side.function} failed: {last_words(done)}"
+        lines = done.stderr.strip().splitlines()
         raise GristmillError(message, hint=f"last lines: {' | '.join(lines[-4:-1])}")
     figures: dict[str, float] = json.loads((out / "figures.json").read_text())
     return figures
@@ -118,3 +118,10 @@ def program(arguments: list[str], **environment: str) -> subprocess.CompletedPro
         text=True,
         check=False,
     )
+
+
+def last_words(done: subprocess.CompletedProcess[str]) -> str:
+    """What a process that failed said last, a `hint:` aside; else its exit code."""
+    lines = [line for line in done.stderr.splitlines() if line.strip()]
+    lines = [line for line in lines if not line.startswith("hint:")]
+    return lines[-1].strip() if lines else f"exit code {done.returncode}"

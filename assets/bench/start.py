@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from assets.bench.rounds import program
+from assets.bench.rounds import last_words, program
 from assets.bench.summary import spread, versions
 from pipeline.config import Config
 from pipeline.errors import GristmillError
@@ -48,8 +48,7 @@ def _first_page(settings: Path, cache: dict[str, str]) -> float:
     done = program(["-m", "assets.bench.start", str(settings)], **cache)
     seconds = time.perf_counter() - begin
     if done.returncode:
-        last = (done.stderr.strip() or f"exit code {done.returncode}").splitlines()[-1]
-        message = f"a first page failed: {last}"
+        message = f"a first page failed: {last_words(done)}"
         raise GristmillError(message, hint="run `gristmill try` on a page and read its error")
     return seconds
 

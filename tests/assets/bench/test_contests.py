@@ -158,7 +158,7 @@ def test_growth_names_each_process_at_both_lengths(
     assert set(found["ratio"]) == {"parent", "worker", "page reader"}
 
 
-@pytest.mark.slow
+@pytest.mark.bench  # it compiles everything: a minute
 def test_start_is_cold_once_and_warm_afterwards(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "start", "--rounds", "1", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)

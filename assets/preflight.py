@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from pipeline.config import Config
+from pipeline.config.score import FITTED
 from pipeline.dataset import current_manifest
 from pipeline.errors import ConfigError, UsageError
 from pipeline.layout import check_name
@@ -22,6 +23,7 @@ def preflight(config: Config, kind: str, partition: str) -> None:
     if kind == "snapshot":
         _snapshot(config, partition)
         _classifier(config)
+        _selection(config)
     elif kind == "source":
         from pipeline.stages.sources import source_file
 
@@ -56,10 +58,25 @@ def _classifier(config: Config) -> None:
         if named:
             expand(f"references.{key}", [named])
             return
+    if config.labeller.base_url and config.labeller.input:
+        from resources.labeller import api_key
+
+        expand("labeller.input", config.labeller.input)
+        api_key(config.labeller)
+        return
     root = open_store(str(config.storage.root), options=config.storage)
     if current_manifest(root.child("quality_classifier")) is None:
         message = "references.quality_labels is not set, and there is no quality_classifier yet"
         raise ConfigError(message, hint="set it to a JSONL file with `text, label`")
+
+
+def _selection(config: Config) -> None:
+    """The thresholds by language can be read, where they are in a file."""
+    named = config.score.selection
+    if named and named != FITTED:
+        from pipeline.quality.selection import read_selection
+
+        read_selection(Path(named))
 
 
 def _run_file(root: str, name: str) -> None:

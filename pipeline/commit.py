@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -29,16 +30,19 @@ class Clock:
     begin: float = field(default_factory=time.monotonic)
     own_cpu: float = field(default_factory=time.process_time)
     computed_bytes: int = 0
-    """Input of the parts that were not there yet: with the CPU time, a measured rate."""
+    """Input of the parts that were not there yet."""
     parts_cpu: float = 0.0
-    """CPU seconds of these parts, in whatever process."""
+    """CPU seconds of all parts, whenever and in whatever process they were computed."""
     mapped_cpu: float = 0.0
     """CPU seconds of this process while parts were computed, by it or by workers."""
+    input_bytes: Counter[str] = field(default_factory=Counter)
+    """Input of those parts by step; a stage of several steps reads its input in each."""
 
-    def computed(self, cost: Cost) -> None:
-        """Count a part that had to be computed."""
-        self.computed_bytes += cost.input_bytes
+    def count(self, step: str, cost: Cost, now: bool) -> None:
+        """Count a part of a step; `now`: it was not there yet."""
+        self.computed_bytes += cost.input_bytes if now else 0
         self.parts_cpu += cost.cpu_seconds
+        self.input_bytes[step] += cost.input_bytes
 
     @contextmanager
     def mapping(self) -> Iterator[None]:
@@ -49,18 +53,22 @@ class Clock:
         finally:
             self.mapped_cpu += time.process_time() - begin
 
-    @property
-    def cpu_seconds(self) -> float:
-        """CPU time of the stage: its parts, and what is decided over all of them at once."""
-        return self.parts_cpu + time.process_time() - self.own_cpu - self.mapped_cpu
+    def cost(self) -> dict[str, float]:
+        """A rate of the stage: CPU seconds, and the bytes of input they were spent on.
+
+        The seconds are those of its parts, and of what is decided over all of them at once.
+        """
+        own = time.process_time() - self.own_cpu - self.mapped_cpu
+        size = max(self.input_bytes.values(), default=0)
+        return {"cpu_seconds": round(self.parts_cpu + own, 3), "input_bytes": size}
 
     def block(self, **more: Any) -> dict[str, Any]:
         """The `run` block of a manifest."""
         return {
             "started": self.started.isoformat(timespec="seconds"),
             "seconds": round(time.monotonic() - self.begin, 3),
-            "cpu_seconds": round(self.cpu_seconds, 3),
             "computed_bytes": self.computed_bytes,
+            "cost": self.cost(),
             "host": platform.node(),
             "pid": os.getpid(),
             **more,

@@ -147,19 +147,22 @@ def run_tasks(
     tasks: Sequence[PartTask],
     engine: Engine,
     progress: Callable[[int, int], None],
-    computed: Callable[[Cost], None],
+    count: Callable[[Cost, bool], None],
 ) -> list[Receipt]:
     """The receipts of all tasks, in order; those without one are computed by the engine.
 
-    `computed` is told what each of the latter took.
+    `count` is told what each took, and whether it was computed now.
     """
     found = finished(tasks)
     missing = [task for task in tasks if task.key not in found]
     progress(len(found), len(tasks))
+    for cost in (receipt.cost for receipt in found.values()):
+        if cost:
+            count(cost, False)
     for done, receipt in enumerate(engine.map(run_part, missing), start=1):
         found[receipt.key] = receipt
         if receipt.cost:
-            computed(receipt.cost)
+            count(receipt.cost, True)
         progress(len(tasks) - len(missing) + done, len(tasks))
     return [found[task.key] for task in tasks]
 

@@ -125,7 +125,7 @@ def run_parts(
         raise PlannedOnly
     progress = partial(mill.progress, spec.name)
     with clock.mapping():
-        return run_tasks(tasks, mill.engine, progress, clock.computed)
+        return run_tasks(tasks, mill.engine, progress, partial(clock.count, spec.name))
 
 
 def commit_stage(

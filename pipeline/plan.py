@@ -97,9 +97,9 @@ def rate_of(mill: Mill, stage: str, partition: str) -> Rate | None:
     others = [name for name in reversed(registered_snapshots(mill.root)) if name != partition]
     for name in (partition, *others):
         manifest = mill.find(stage, name)
-        measured = manifest.run.get("computed_bytes") if manifest else None
-        if manifest and measured and manifest.run.get("cpu_seconds") is not None:
-            return Rate(manifest.run["cpu_seconds"] / measured, name)
+        cost = manifest.run.get("cost") if manifest else None
+        if cost and cost["input_bytes"]:
+            return Rate(cost["cpu_seconds"] / cost["input_bytes"], name)
     return None
 
 

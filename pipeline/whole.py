@@ -237,10 +237,10 @@ def _cpu(
     input_bytes: Estimate,
 ) -> Estimate | None:
     """CPU hours of a stage: by file where receipts say them, in all by the run's own rate."""
-    run = manifest.run
-    if not run.get("computed_bytes") or run.get("cpu_seconds") is None:
+    measured = manifest.run.get("cost")
+    if not measured or not measured["input_bytes"]:
         return None
-    rate = run["cpu_seconds"] / run["computed_bytes"]
+    rate = measured["cpu_seconds"] / measured["input_bytes"]
     total = Estimate(input_bytes.value * rate / 3600)
     spread = _receipts(mill, name, snapshot, manifest, names)
     if len(spread) < 2:

@@ -109,7 +109,7 @@ def _dictionary(
         slots = np.full(max(bucket, 1), -1, np.int32)
         pairs = file.array("<i4", 2 * pruned).reshape(-1, 2)
         slots[pairs[:, 0]] = pairs[:, 1]
-    words = np.frombuffer(b"".join(entries[:n_words]), np.uint8)
+    words = np.array(np.frombuffer(b"".join(entries[:n_words]), np.uint8))
     offsets = np.zeros(n_words + 1, np.int64)
     np.cumsum([len(word) for word in entries[:n_words]], out=offsets[1:])
     labels = tuple(e.decode("utf-8", "replace") for e in entries[n_words:])

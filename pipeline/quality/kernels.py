@@ -152,13 +152,14 @@ def find(buffer: Any, start: int, end: int, h: Any, words: Any, offsets: Any, ta
 @njit(cache=True, nogil=True)
 def add_up(
     buffer: Any, offsets: Any, words: Any, word_offsets: Any, table: Any, weights: Any, slots: Any,
-    bucket: int, n_grams: int, end_of_line: int, end_hash: Any, means: Any,
+    bucket: int, n_grams: int, end_of_line: int, end_hash: Any, logits: Any,
 ) -> None:  # fmt: skip
     """The mean over words and word n-grams of `weights` [n_rows, n_columns], for [n] texts.
 
     Texts are normalised: words have single blanks between them. fastText ends every line with a
     mark, which may be a word of the model and takes part in n-grams. `slots` leads from a hash of
-    an n-gram to its row, -1 where it was pruned; empty where none was. NaN for a text with no row.
+    an n-gram to its row, -1 where it was pruned; empty where none was. The means go behind column 0
+    of `logits` [n, 1 + n_columns]; NaN for a text with no row.
     """
     n_words, n_columns = len(word_offsets) - 1, weights.shape[1]
     total = np.zeros(n_columns, np.float64)
@@ -195,7 +196,7 @@ def add_up(
                         total[k] += weights[n_words + slot, k]
             live = _remember(before, live, n_grams - 1, signed)
         for k in range(n_columns):
-            means[row, k] = total[k] / n if n else np.nan
+            logits[row, k + 1] = total[k] / n if n else np.nan
 
 
 @njit(cache=True, nogil=True)

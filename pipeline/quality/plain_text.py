@@ -50,12 +50,15 @@ def normalised(texts: pl.Series) -> Texts:
     out = np.empty(len(given.buffer), np.uint8)
     bounds = np.zeros(len(given) + 1, np.int64)
     odd = np.zeros(len(given), np.bool_)
-    squash(given.buffer, given.offsets, lower_case(), out, bounds, odd)
+    source = given.buffer.view()
+    source.flags.writeable = False  # always, or an empty column would be compiled for once more
+    squash(source, given.offsets, lower_case(), out, bounds, odd)
     made = Texts(out[: bounds[-1]], bounds)
     if not odd.any():
         return made
     rows = np.flatnonzero(odd)
-    return texts_of(series_of(made).scatter(rows, reference(texts.gather(rows))))
+    mended = texts_of(series_of(made).scatter(rows, reference(texts.gather(rows))))
+    return Texts(np.array(mended.buffer), mended.offsets)
 
 
 @cache

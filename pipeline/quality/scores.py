@@ -73,7 +73,7 @@ class Classifier:
         logits = np.zeros((len(texts), len(self.labels)), np.float64)
         add_up(
             texts.buffer, texts.offsets, model.words, model.offsets, table, model.weights,
-            model.slots, model.bucket, model.n_grams, end_of_line, end_hash, logits[:, 1:],
+            model.slots, model.bucket, model.n_grams, end_of_line, end_hash, logits,
         )  # fmt: skip
         shares = np.exp(logits - logits.max(axis=1, keepdims=True))
         shares /= shares.sum(axis=1, keepdims=True)

@@ -143,6 +143,15 @@ def test_grades_are_expected_values(tmp_path: Path) -> None:
     assert found["score"].to_list()[:2] == pytest.approx([high / 5, low / 5])
 
 
+def test_all_texts_meet_the_same_compiled_pass(model: Path) -> None:
+    from pipeline.quality import kernels
+
+    for texts in (["plain"], ["ΟΔΟΣ", "plain"], [""], ["</s>"]):
+        score_texts(pl.Series(texts), model, QUALITY_LABELS)
+    passes: list[Any] = [kernels.squash, kernels.add_up]
+    assert [len(made.signatures) for made in passes] == [1, 1]
+
+
 def test_a_file_that_is_no_model(tmp_path: Path) -> None:
     path = tmp_path / "model.bin"
     path.write_bytes(b"not a model")

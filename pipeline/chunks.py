@@ -8,8 +8,9 @@ made from spaCy's own lists, so that they follow its version.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from contextlib import AbstractContextManager
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -27,6 +28,24 @@ PLANE = 0x10000
 """Code points that have a class; a run with one beyond goes to spaCy."""
 
 
+@contextmanager
+def without_torch() -> Iterator[None]:
+    """Hide torch from what is imported inside, unless it is there already.
+
+    spaCy's machine learning imports it where it is installed: a second and 180 MiB of each worker
+    for models that a tokenizer does not have.
+    """
+    if "torch" in sys.modules:
+        yield
+        return
+    hidden: Any = None
+    sys.modules["torch"] = hidden
+    try:
+        yield
+    finally:
+        del sys.modules["torch"]
+
+
 @dataclass(frozen=True)
 class Rules:
     """What `chunk_kernels.cut_runs` needs to know."""
@@ -41,8 +60,9 @@ class ChunkTokenizer:
     """spaCy's tokenizer, without what the words of the filters do not need."""
 
     def __init__(self) -> None:
-        import spacy
-        from spacy.pipeline import Sentencizer
+        with without_torch():
+            import spacy
+            from spacy.pipeline import Sentencizer
 
         self._nlp = spacy.blank("en")
         # shape, prefix, lower case, ... of each new word: a third of the time, and not needed

@@ -99,3 +99,19 @@ def test_the_copy_has_what_was_shipped(tmp_path: Path) -> None:
         assert run(program, shipped, temporary)[:2] == ["8", "1"]
     finally:
         shipped.chmod(0o755)
+
+
+WITHOUT_TORCH = """
+import importlib.util, sys
+from pipeline.chunks import ChunkTokenizer
+ChunkTokenizer()
+print("torch" in sys.modules, importlib.util.find_spec("torch") is not None)
+"""
+
+
+def test_the_tokenizer_of_the_filters_does_not_load_torch() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_TORCH], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["False", "True"], "not loaded, and there for whoever wants it"

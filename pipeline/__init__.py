@@ -3,7 +3,7 @@
     snapshots       WARC listing -> files with checksums, cut into groups       snapshots.py
     extracted_text  WARC -> main text of each HTML record                       warc.py extract.py
     filtered_text   text -> text in wanted languages that passes the rules      language.py filters/
-    scored_text     text -> the same with quality score and split               quality.py
+    scored_text     text -> the same with quality score and split               quality/
     deduped_corpus  text -> one copy of each                                    dedup/
     scrubbed_corpus text -> text without personal data                          scrub/
     source_texts    JSONL of code, books, papers -> the same columns            sources.py

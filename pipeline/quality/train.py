@@ -8,6 +8,7 @@ filter of web text: DCLM, arXiv:2406.11794.
 
 from __future__ import annotations
 
+import math
 import random
 import tempfile
 from dataclasses import dataclass
@@ -86,12 +87,13 @@ def fit(
 
     with tempfile.TemporaryDirectory() as folder:
         source, target = Path(folder, "train.txt"), Path(folder, "model.bin")
-        source.write_text("\n".join(_lines(rows, config)) + "\n", encoding="utf-8")
+        lines = _lines(rows, config)
+        source.write_text("\n".join(lines) + "\n", encoding="utf-8")
         try:
             model = fasttext.train_supervised(
                 str(source), dim=config.dim, wordNgrams=config.word_ngrams, bucket=config.bucket,
-                epoch=config.epochs, lr=config.learning_rate, minCount=config.min_count,
-                seed=config.seed, thread=1, verbose=0,
+                epoch=passes(len(lines), config), lr=config.learning_rate,
+                minCount=config.min_count, seed=config.seed, thread=1, verbose=0,
             )  # fmt: skip
         except (RuntimeError, ValueError) as error:  # NaN; a vocabulary that min_count emptied
             message = f"fastText could not train on {len(rows)} rows: {error}"
@@ -117,6 +119,11 @@ def _lines(rows: pl.DataFrame, config: ClassifierConfig) -> list[str]:
     if config.segment_words:  # pieces of one text behind each other would be one long step
         random.Random(config.seed).shuffle(lines)
     return lines
+
+
+def passes(n_lines: int, config: ClassifierConfig) -> int:
+    """Passes over the lines: few labels need more of them, or the weights stay where they began."""
+    return max(config.epochs, math.ceil(config.min_lines / max(n_lines, 1)))
 
 
 def pieces(text: str, size: int) -> list[str]:

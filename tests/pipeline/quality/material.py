@@ -6,7 +6,7 @@ import polars as pl
 
 from pipeline.config.score import ClassifierConfig
 
-SMALL = ClassifierConfig(bucket=1000, dim=4, leave_out=0, epochs=15, learning_rate=0.3)
+SMALL = ClassifierConfig(bucket=1000, dim=4, leave_out=0, min_lines=3000)
 GOOD = "the weaver lifted a wheel under a clear sky near lighthouse number {}"
 BAD = "buy cheap pills now click here best price win big bonus {}"
 

@@ -12,7 +12,7 @@ import pytest
 from pipeline.config.score import ClassifierConfig
 from pipeline.errors import GristmillError
 from pipeline.layout import sha256_hex
-from pipeline.quality.train import pieces, train_classifier
+from pipeline.quality.train import passes, pieces, train_classifier
 from tests.pipeline.quality.material import SMALL, graded, labels
 
 ELSEWHERE = """
@@ -92,6 +92,16 @@ def test_pieces_of_a_text() -> None:
     assert pieces(text, 6) == ["0 1 2 3 4 5", "6 7 8 9"]
     assert pieces(text, 7) == ["0 1 2 3 4 5 6"]
     assert pieces("one", 50) == ["one"]
+
+
+def test_few_labels_are_passed_over_more_often() -> None:
+    config = ClassifierConfig()
+    assert passes(100_000, config) == config.epochs
+    assert passes(100, config) == 250
+    assert passes(100, config.model_copy(update={"min_lines": 0})) == config.epochs
+    report = train_classifier(labels(100), ClassifierConfig(bucket=1000, leave_out=0)).report
+    assert report["auc"] == 1.0
+    assert report["reliability"]["brier"] < 0.05
 
 
 def test_models_too_small_to_quantise_stay_whole() -> None:

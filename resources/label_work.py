@@ -76,7 +76,7 @@ class LabelWork:
                     while len(running) < self.config.concurrency and (batch := next(batches, None)):
                         running.add(pool.submit(self._ask, batch, {k: missing[k] for k in batch}))
                     if not running:
-                        return answers, reasons
+                        break
                     done, running = wait(running, return_when=FIRST_COMPLETED)
                     for one in done:
                         got, lost = one.result()
@@ -87,6 +87,10 @@ class LabelWork:
             finally:
                 for one in running:
                     one.cancel()
+        if not answers and NO_ANSWER in reasons.values():
+            message = f"{self.client.url} gave no answer to any request"
+            raise GristmillError(message, hint="check labeller.base_url, and that it is running")
+        return answers, reasons
 
     def _batches(self, missing: dict[str, str], reasons: dict[str, str]) -> Iterator[list[str]]:
         """Hashes to ask about at once, as long as there is money for all that is under way."""

@@ -60,6 +60,9 @@ def classifier_label(arguments: argparse.Namespace) -> Result:
     )
     if not arguments.estimate:
         publish(arguments.out, labelled.to_jsonl())
+        if not arguments.json:
+            for name, n in {**labelled.figures["labels"], **labelled.figures["reasons"]}.items():
+                print(f"  {n:>9,}  {name}")
     return report_of(labelled.figures, arguments)
 
 

@@ -181,6 +181,12 @@ def test_an_endpoint_that_is_down_ends_the_run(endpoint: Endpoint, config: Label
     assert len(endpoint.requests) - asked == 37  # three were kept
 
 
+def test_no_answer_at_all_is_a_failure(endpoint: Endpoint, config: LabellerConfig) -> None:
+    endpoint.faults = [500] * 100
+    with pytest.raises(GristmillError, match="no answer to any request"):
+        labels(documents(2), config)
+
+
 def test_one_text_without_an_answer_is_a_counted_row(
     endpoint: Endpoint, config: LabellerConfig
 ) -> None:

@@ -17,9 +17,9 @@ import xxhash
 from pipeline.config.extract import SHIPPED_MODEL
 from pipeline.errors import GristmillError, UsageError
 from pipeline.extractor import context, features, forest, kernels
-from pipeline.extractor.choice import keep
+from pipeline.extractor.choice import keep, once
 from pipeline.extractor.tallies import tally
-from pipeline.extractor.vocabulary import B_FIRST, B_WORDS, GROUPS, HINT_ARTICLE, HINT_FORUM
+from pipeline.extractor.vocabulary import B_FIRST, B_HASH, B_WORDS, GROUPS, HINT_ARTICLE, HINT_FORUM
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -114,7 +114,8 @@ def kept_of(
     """As `kept_blocks`, from probabilities that are known."""
     if comments == "drop" and is_article(page):
         p = np.where(in_comments(page), np.float32(0), p)
-    return keep(p, page.blocks[:, B_WORDS])
+    words = page.blocks[:, B_WORDS]
+    return keep(once(p, words, page.blocks[:, B_HASH]), words)
 
 
 def is_article(page: Page) -> bool:

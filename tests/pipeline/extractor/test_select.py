@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pipeline.config.extract import SHIPPED_MODEL
 from pipeline.errors import GristmillError, UsageError
 from pipeline.extractor import features, forest, select
-from pipeline.extractor.choice import keep
+from pipeline.extractor.choice import REPEATED_WORDS, keep, once
 from pipeline.extractor.page import parse_page
 from pipeline.extractor.vocabulary import B_WORDS
 
@@ -50,6 +50,27 @@ def test_something_is_always_kept_and_equals_are_kept_together() -> None:
     assert kept([0.001], [5]) == [True]
     assert kept([], []) == []
     assert kept([0.5, 0.5, 0.5], [1, 9, 1]) == [True, True, True]
+
+
+def test_nothing_is_kept_where_nothing_is_likely() -> None:
+    assert kept([0.0, 0.0], [5, 5]) == [False, False]
+
+
+def test_text_said_twice_is_taken_once() -> None:
+    p = np.array([0.9, 0.7, 0.9, 0.8, 0.9], np.float32)
+    words = np.array([10, 10, 10, 9, 9])
+    text = np.array([1, 1, 1, 2, 2])
+    assert once(p, words, text) == pytest.approx([0.9, 0, 0, 0.8, 0.9])
+    assert p[1] == pytest.approx(0.7)  # what was given is left alone
+    assert once(p, words, np.arange(5)) is p
+
+
+@pytest.mark.parametrize(("words", "n"), [(REPEATED_WORDS, 1), (REPEATED_WORDS - 1, 2)])
+def test_long_copies_are_dropped_and_short_ones_stay(words: int, n: int) -> None:
+    line = " ".join(f"word{k}" for k in range(words))
+    page = parse_page(f"<p>{line}</p><p>{line}</p>")
+    model = select.unpack(select.pack(constant(1.0), constant(1.0)), "m")
+    assert select.kept_blocks(page, "keep", model).tolist() == [True, True][:n] + [False] * (2 - n)
 
 
 @given(st.lists(st.tuples(st.integers(1, 99), st.integers(0, 40)), min_size=1, max_size=7))

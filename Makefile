@@ -57,4 +57,4 @@ bench: $(VENV)/.bench  ## measure against the peers
 		$(BIN)/gristmill bench $$stage || exit 1; done
 
 clean:  ## remove the environment, caches and the demo's store
-	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis demo-store *.egg-info
+	@rm -rf $(VENV) .kernels .mypy_cache .ruff_cache .pytest_cache .hypothesis demo-store *.egg-info

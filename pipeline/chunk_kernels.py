@@ -12,8 +12,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from pipeline.compiled import kernel
 from pipeline.word_kernels import OFFSET, PRIME, codepoint, mix
 
 ALPHA, LOWER, UPPER, DIGIT, SPLITS, STARTS, ENDS, ICON, QUOTE, BEFORE_DOT, CURRENCY = (
@@ -40,7 +40,7 @@ EN_DASH, EM_DASH, ELLIPSIS, RIGHT_QUOTE, DEGREE = 0x2013, 0x2014, 0x2026, 0x2019
 LONGEST_UNIT, LONGEST_LABEL, LONGEST_DOMAIN_END = 5, 64, 63
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def hash_points(points: Any, begin: int, end: int) -> Any:
     """A 64-bit hash of a row of code points, never 0."""
     h = OFFSET
@@ -49,7 +49,7 @@ def hash_points(points: Any, begin: int, end: int) -> Any:
     return mix(h) | np.uint64(1)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def special(points: Any, begin: int, end: int, table: Any, longest: int) -> Any:
     """0 where the row is no special case; else 1 plus the number of tokens it would be without,
     or 1 where it is not looked for in a row of tokens."""
@@ -58,7 +58,7 @@ def special(points: Any, begin: int, end: int, table: Any, longest: int) -> Any:
     return value(table, hash_points(points, begin, end))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def value(table: Any, h: Any) -> Any:
     """What an open-addressing table of (hash, value) has for a hash; 0 for none."""
     mask = np.uint64(len(table) - 1)
@@ -70,7 +70,7 @@ def value(table: Any, h: Any) -> Any:
     return 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def dollar(points: Any, begin: int, end: int) -> int:
     """The length of "US$", "C$" or "A$" at `begin`, else 0."""
     if begin + 2 < end and points[begin] == 85 and points[begin + 1] == 83:
@@ -80,7 +80,7 @@ def dollar(points: Any, begin: int, end: int) -> int:
     return 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def prefix(points: Any, kinds: Any, begin: int, end: int) -> int:
     """How many characters are split off at the start."""
     c = points[begin]
@@ -96,7 +96,7 @@ def prefix(points: Any, kinds: Any, begin: int, end: int) -> int:
     return dollar(points, begin, end)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def full_stop(points: Any, kinds: Any, begin: int, end: int) -> bool:
     """Whether the full stop at the end is split off, by what stands before it."""
     if end - begin < 2:
@@ -112,7 +112,7 @@ def full_stop(points: Any, kinds: Any, begin: int, end: int) -> bool:
     return points[end - 3] == DEGREE and (scale == 102 or scale == 99 or scale == 107)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def suffix(points: Any, kinds: Any, begin: int, end: int, units: Any) -> int:
     """How many characters are split off at the end: the most that any rule takes.
 
@@ -148,7 +148,7 @@ def suffix(points: Any, kinds: Any, begin: int, end: int, units: Any) -> int:
     return most
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def measure(points: Any, begin: int, end: int, units: Any) -> bool:
     """Whether a row of code points is a unit of measure."""
     n = end - begin
@@ -163,7 +163,7 @@ def measure(points: Any, begin: int, end: int, units: Any) -> bool:
     return False
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def address(points: Any, kinds: Any, begin: int, end: int) -> int:
     """Whether the whole row is a web address: 1, 0, or REFUSED where it is not decided here."""
     dots = 0
@@ -216,7 +216,7 @@ def address(points: Any, kinds: Any, begin: int, end: int) -> int:
     return 1 if at == end or points[at] in (SLASH, QUESTION, HASH) else 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def infix(points: Any, kinds: Any, begin: int, i: int, end: int) -> int:
     """How many characters at `i` split the row in two; 0 for none."""
     c = points[i]
@@ -254,7 +254,7 @@ def infix(points: Any, kinds: Any, begin: int, i: int, end: int) -> int:
     return 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def cut_run(
     points: Any, n: int, kinds: Any, units: Any, specials: Any, longest: int, ends: Any, tail: Any
 ) -> int:
@@ -310,7 +310,7 @@ def cut_run(
     return REFUSED if hides_special(points, ends, m, specials, longest) else m
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def hides_special(points: Any, ends: Any, m: int, specials: Any, longest: int) -> bool:
     """Whether tokens in a row spell a special case that is looked for there."""
     begin = 0
@@ -324,7 +324,7 @@ def hides_special(points: Any, ends: Any, m: int, specials: Any, longest: int) -
     return False
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def cut_runs(
     buffer: Any, begins: Any, ends: Any, kinds: Any, units: Any, specials: Any, longest: int,
     counts: Any, out: Any,

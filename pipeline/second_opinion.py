@@ -11,8 +11,9 @@ is asked first; where its score is below `SURE`, eldc is heard if its own score 
 On 3,186 labelled paragraphs it is heard for 79 with another language than lid.176 and brings 0.984
 to 0.987 on long, 0.876 to 0.936 on short ones, better in every length; alone it has 0.939 and
 0.910. The thresholds were chosen on these and on 5,621 web pages (0.9941 to 0.9947), so expect a
-little less elsewhere; the 497 paragraphs marked `dev` alone are no worse. The score told is that of the detector that was heard: of what scores 0.65 or more
-about as much is right as before (0.997 of the pages), and 906 short texts do, for 752.
+little less elsewhere; the 497 paragraphs marked `dev` alone are no worse. The score told is that of
+the detector that was heard: of what scores 0.65 or more about as much is right as before (0.997 of
+the pages), and 906 short texts do, for 752.
 """
 
 from __future__ import annotations

@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
+
+from pipeline.compiled import kernel
 
 OFFSET, PRIME = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3)  # FNV-1a
 MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # odd, so that it has an inverse modulo 2^64
@@ -28,7 +29,7 @@ KNOWN, PUNCTUATION, LETTER, SENTENCE_END, CATEGORY_P = 1, 2, 4, 8, 16
 """Kinds of a character."""
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def mix(h: Any) -> Any:
     """The finaliser of MurmurHash3: 64 bits to 64 bits, one to one."""
     h ^= h >> np.uint64(33)
@@ -38,7 +39,7 @@ def mix(h: Any) -> Any:
     return h ^ (h >> np.uint64(33))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def blank(buffer: Any, i: int, end: int) -> int:
     """The length in bytes of the blank at `i`, 0 where there is none."""
     c = buffer[i]
@@ -60,7 +61,7 @@ def blank(buffer: Any, i: int, end: int) -> int:
     return 3 if d == 0x80 and e == 0x80 else 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def codepoint(buffer: Any, i: int) -> Any:
     """The code point whose first byte is at `i`."""
     c = np.int64(buffer[i])
@@ -75,7 +76,7 @@ def codepoint(buffer: Any, i: int) -> Any:
     return (c & 0x07) << 18 | high | np.int64(buffer[i + 3]) & 0x3F
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def unspaced(c: int) -> int:
     """KANA, UNSPACED (Han, Thai, Lao, Myanmar, Khmer) or SPACED for a code point."""
     if c < 0x0E00:
@@ -89,7 +90,7 @@ def unspaced(c: int) -> int:
     return SPACED
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def spacing(buffer: Any, offsets: Any, share: float, out: Any) -> None:
     """SPACED, KANA or UNSPACED per document: `share` of its characters decides, blanks aside."""
     for d in range(len(offsets) - 1):
@@ -110,7 +111,7 @@ def spacing(buffer: Any, offsets: Any, share: float, out: Any) -> None:
             out[d] = KANA if kana > 0.1 * (kana + other) else UNSPACED
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def cut(
     buffer: Any, offsets: Any, modes: Any, hashes: Any, runs: Any, gaps: Any, run_offsets: Any,
     tails: Any,
@@ -158,7 +159,7 @@ def cut(
     return n
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def look_up(
     hashes: Any, start: int, table: Any, known: int, limit: int, ids: Any, new: Any
 ) -> tuple[int, int]:
@@ -185,7 +186,7 @@ def look_up(
     return len(hashes), known
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def rehash(old: Any, table: Any) -> None:
     """Move the entries of a table to a larger one."""
     mask = np.uint64(len(table) - 1)
@@ -207,7 +208,7 @@ def table_of(hashes: Any, values: Any) -> Any:
     return table
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def find(table: Any, h: Any) -> Any:
     """The number of a hash in a table of (hash, number), -1 where it has none."""
     mask = np.uint64(len(table) - 1)
@@ -219,7 +220,7 @@ def find(table: Any, h: Any) -> Any:
     return -1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def expand(ids: Any, chunk_offsets: Any, starts: Any, chunk_tokens: Any) -> Any:
     """The token numbers of each document, chunk by chunk: (tokens, document offsets)."""
     total = 0
@@ -237,7 +238,7 @@ def expand(ids: Any, chunk_offsets: Any, starts: Any, chunk_tokens: Any) -> Any:
     return tokens, offsets
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def hash_spans(buffer: Any, spans: Any, out: Any) -> None:
     """A 64-bit hash of each run of bytes [n, 2] begin and end; never 0."""
     for t in range(len(spans)):
@@ -247,7 +248,7 @@ def hash_spans(buffer: Any, spans: Any, out: Any) -> None:
         out[t] = mix(h) | np.uint64(1)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def describe(buffer: Any, spans: Any, lengths: Any, sums: Any, powers: Any, inverses: Any) -> None:
     """Length in characters and polynomial hash of each token.
 
@@ -265,7 +266,7 @@ def describe(buffer: Any, spans: Any, lengths: Any, sums: Any, powers: Any, inve
         sums[t], powers[t], inverses[t], lengths[t] = total, power, inverse, characters
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def unknown_characters(buffer: Any, spans: Any, kinds: Any, out: Any) -> int:
     """Code points of the tokens that have no kind yet, each once; how many. They get KNOWN."""
     n = 0
@@ -281,7 +282,7 @@ def unknown_characters(buffer: Any, spans: Any, kinds: Any, out: Any) -> int:
     return n
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def flag_tokens(buffer: Any, spans: Any, kinds: Any, flags: Any) -> None:
     """What is known of each token from the kinds of its characters."""
     for t in range(len(spans)):
@@ -298,7 +299,7 @@ def flag_tokens(buffer: Any, spans: Any, kinds: Any, flags: Any) -> None:
         flags[t] = flag | (IS_PUNCTUATION if all_of & CATEGORY_P else 0)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def sentence_breaks(
     ids: Any, gaps: Any, chunk_offsets: Any, tails: Any, starts: Any, chunk_tokens: Any,
     flags: Any, out: Any,

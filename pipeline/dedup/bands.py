@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
-from numba import njit
 
+from pipeline.compiled import kernel
 from pipeline.dedup.shingles import GOLDEN, SHIFT_32, mix
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def band_keys(signatures: U32, band: int, rows: int, scope: U64) -> U64:
     return _band_keys(signatures, band * rows, (band + 1) * rows, scope)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _band_keys(signatures: U32, first: int, last: int, scope: U64) -> U64:
     keys = np.empty(len(signatures), np.uint64)
     for d in range(len(signatures)):

@@ -15,8 +15,8 @@ from unicodedata import is_normalized, normalize
 import numpy as np
 import polars as pl
 import xxhash
-from numba import njit
 
+from pipeline.compiled import kernel
 from pipeline.dedup.shingles import code_point, utf8
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def squashed(texts: pl.Series) -> tuple[memoryview, I64]:
     return out.data, ends
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _is_space(point: int) -> bool:
     """Unicode's property White_Space."""
     if point < 0x80:
@@ -67,7 +67,7 @@ def _is_space(point: int) -> bool:
     return narrow or point == 0x202F or point == 0x205F or point == 0x3000
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _squash(data: U8, starts: I64, out: U8, ends: I64) -> None:
     n = 0
     for d in range(len(starts) - 1):

@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numba import njit
 
+from pipeline.compiled import kernel
 from pipeline.dedup.bands import Buckets
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def pair_keys(pairs: I32) -> I64:
     return (keys[:, 0] << 32) | keys[:, 1]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _grown(rows: I32, used: int) -> I32:
     """The table, twice as long where all rows are used."""
     if used < len(rows):
@@ -134,7 +134,7 @@ def _grown(rows: I32, used: int) -> I32:
     return more
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _similarity(pairs: I64, similarity: F64, a: int, b: int) -> float:
     key = (np.int64(a) << 32) | np.int64(b)
     low, high = 0, len(pairs)
@@ -149,7 +149,7 @@ def _similarity(pairs: I64, similarity: F64, a: int, b: int) -> float:
     return UNKNOWN
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _sweep(
     state: I8, leader: I32, loose: Bits, groups: I32, starts: I64, of_starts: I64, of: I32,
     pairs: I64, similarity: F64, threshold: float, cap: int, window: int,
@@ -214,7 +214,7 @@ def _sweep(
     return needs[:n_needs]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _join_group(
     d: int, state: I8, leader: I32, loose: Bits, groups: I32, heads: I32
 ) -> tuple[bool, bool]:
@@ -239,7 +239,7 @@ def _join_group(
     return waits, quiet
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _met(
     state: I8, starts: I64, of_starts: I64, of: I32, bands: I32, cap: int
 ) -> tuple[I32, int]:  # fmt: skip

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
-from numba import njit
 
+from pipeline.compiled import kernel
 from pipeline.dedup.shingles import shingle_sets
 from pipeline.errors import ContractError
 
@@ -42,7 +42,7 @@ def jaccard(sets: U64, starts: I64, pairs: I32) -> F64:
     return _jaccard(sets, starts, pairs)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _jaccard(sets: U64, starts: I64, pairs: I32) -> F64:
     out = np.zeros(len(pairs), np.float64)
     for p in range(len(pairs)):
@@ -120,7 +120,7 @@ class Measure:
         self.texts_read += len(ranks)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _cut(pairs: I32, sizes: I64, budget: int) -> I64:
     """Where to cut the pairs so that the sets of a chunk fit the budget; one pair always does."""
     seen = np.full(len(sizes), -1, np.int64)

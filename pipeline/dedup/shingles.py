@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 import pyarrow as pa
-from numba import njit
+
+from pipeline.compiled import kernel
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -104,7 +105,7 @@ SHIFT_33 = np.uint64(33)
 SHIFT_32 = np.uint64(32)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def mix(h: np.uint64) -> np.uint64:
     """MurmurHash3's 64-bit finaliser: every bit of the input moves every bit of the output."""
     h ^= h >> SHIFT_33
@@ -114,7 +115,7 @@ def mix(h: np.uint64) -> np.uint64:
     return h ^ (h >> SHIFT_33)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def code_point(data: U8, i: int) -> tuple[int, int]:
     """The code point beyond ASCII that starts at byte i of valid UTF-8, and its length in bytes."""
     lead = int(data[i])
@@ -126,7 +127,7 @@ def code_point(data: U8, i: int) -> tuple[int, int]:
     return high | ((data[i + 2] & 0x3F) << 6) | (data[i + 3] & 0x3F), 4
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _hash_words(data: U8, starts: I64, classes: U8, words: U64, offsets: I64) -> None:
     n = 0
     for d in range(len(starts) - 1):
@@ -160,7 +161,7 @@ def _hash_words(data: U8, starts: I64, classes: U8, words: U64, offsets: I64) ->
         offsets[d + 1] = n
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _hash_shingles(words: U64, offsets: I64, n: int, hashes: U64, starts: I64) -> None:
     for d in range(len(offsets) - 1):
         first = offsets[d]
@@ -172,7 +173,7 @@ def _hash_shingles(words: U64, offsets: I64, n: int, hashes: U64, starts: I64) -
             hashes[starts[d] + i] = mix(h)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _sort_unique(hashes: U64, starts: I64, sizes: I64) -> None:
     """Sort each text's hashes in place, distinct ones in front; their number is sizes[d + 1]."""
     for d in range(len(starts) - 1):
@@ -186,7 +187,7 @@ def _sort_unique(hashes: U64, starts: I64, sizes: I64) -> None:
         sizes[d + 1] = n - first
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _pack(hashes: U64, starts: I64, packed: U64, offsets: I64) -> None:
     for d in range(len(starts) - 1):
         for i in range(offsets[d + 1] - offsets[d]):

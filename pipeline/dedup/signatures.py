@@ -12,7 +12,8 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numba import njit
+
+from pipeline.compiled import kernel
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -45,7 +46,7 @@ def signatures(shingles: U64, offsets: I64, count: int, seed: int) -> U32:
     return out
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _fmix32(h: np.uint32) -> np.uint32:
     h ^= h >> np.uint32(16)
     h = np.uint32(h * np.uint32(0x85EBCA6B))
@@ -54,7 +55,7 @@ def _fmix32(h: np.uint32) -> np.uint32:
     return h ^ (h >> np.uint32(16))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _minhash(hashes: U32, offsets: I64, a: U32, b: U32, out: U32) -> None:
     # the permutations run innermost over unit strides, which LLVM turns into vector instructions
     for d in range(len(offsets) - 1):

@@ -10,10 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numba import njit
 
+from pipeline.compiled import bare_kernel, kernel
 from pipeline.extractor import vocabulary as voc
-from pipeline.extractor.compiled import kernel
 from pipeline.extractor.layout import CELL_BYTES, ITEM_BYTES, LI, is_value, new_layout
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ def page_text(page: Page, kept: NDArray[np.bool_]) -> str:
     return out.tobytes().decode("utf-8", "replace")
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def assemble(
     text: Any, blocks: Any, parent: Any, tag: Any, bits: Any, number: Any, kept: Any
 ) -> Any:
@@ -53,7 +52,7 @@ def assemble(
     return out[: write_blocks(out, text, blocks, parent, tag, kept, layout)]
 
 
-@kernel
+@bare_kernel
 def write_blocks(
     out: Any, text: Any, blocks: Any, parent: Any, tag: Any, kept: Any, layout: Any
 ) -> Any:
@@ -82,7 +81,7 @@ def write_blocks(
     return o
 
 
-@kernel
+@bare_kernel
 def gap_between(a: Any, b: Any, parent: Any, tag: Any, layout: Any) -> Any:
     """What stands between two kept blocks that follow each other."""
     u, v = a[voc.B_NODE], b[voc.B_NODE]
@@ -103,7 +102,7 @@ def gap_between(a: Any, b: Any, parent: Any, tag: Any, layout: Any) -> Any:
     return LINE if tag[u] == LI and tag[v] == LI else PARAGRAPH
 
 
-@kernel
+@bare_kernel
 def related(layout: Any, parent: Any, i: int, j: int) -> Any:
     """Whether two items are of one list, or one list is in an item of the other."""
     for _ in range(MOST_LEVELS):
@@ -118,7 +117,7 @@ def related(layout: Any, parent: Any, i: int, j: int) -> Any:
     return False
 
 
-@kernel
+@bare_kernel
 def gap_in_table(a: Any, b: Any, parent: Any, left: int, right: int, layout: Any) -> Any:
     """The gap between blocks of two cells, or of one that is a value."""
     if left == right:
@@ -131,7 +130,7 @@ def gap_in_table(a: Any, b: Any, parent: Any, left: int, right: int, layout: Any
     return LINE if short or listed else PARAGRAPH
 
 
-@kernel
+@bare_kernel
 def write_gap(out: Any, o: int, gap: int) -> Any:
     """A blank, one or two line ends; cells write their own tabs."""
     if gap == JOINED:
@@ -145,7 +144,7 @@ def write_gap(out: Any, o: int, gap: int) -> Any:
     return o + gap
 
 
-@kernel
+@bare_kernel
 def write_tabs(out: Any, o: int, n: int) -> Any:
     """So many tabs, within reason."""
     for _ in range(min(n, MOST_TABS)):
@@ -154,7 +153,7 @@ def write_tabs(out: Any, o: int, n: int) -> Any:
     return o
 
 
-@kernel
+@bare_kernel
 def write_marker(out: Any, o: int, text: Any, row: Any, parent: Any, layout: Any) -> Any:
     """The marker of the item that begins with this block, behind its indentation."""
     node = row[voc.B_NODE]
@@ -185,7 +184,7 @@ def write_marker(out: Any, o: int, text: Any, row: Any, parent: Any, layout: Any
     return o + 1
 
 
-@kernel
+@bare_kernel
 def has_marker(text: Any, start: int, end: int, numbered: bool) -> Any:
     """Whether an item's text brings its own dash, star, bullet or number."""
     c = text[start]
@@ -202,7 +201,7 @@ def has_marker(text: Any, start: int, end: int, numbered: bool) -> Any:
     return c == 0xC2 and following == 0xB7  # middle dot
 
 
-@kernel
+@bare_kernel
 def write_number(out: Any, o: int, number: int) -> Any:
     """The number in decimal digits."""
     value = np.int64(number)

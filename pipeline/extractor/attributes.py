@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from pipeline.compiled import bare_kernel
 from pipeline.extractor import vocabulary as voc
-from pipeline.extractor.compiled import kernel
 from pipeline.extractor.counts import PRIME, SEED, find, hashed
 
 TEX, DISPLAY, ASIDE, RENDERED = 1, 2, 4, 8
@@ -34,7 +34,7 @@ WORD_SALT, ATTRIBUTE_SALT, HINT_SALT = (
 )
 
 
-@kernel
+@bare_kernel
 def has(buffer: Any, i: int, end: int, word: Any) -> Any:
     """Whether the word stands at `i`, before `end`."""
     if i + len(word) > end:
@@ -45,7 +45,7 @@ def has(buffer: Any, i: int, end: int, word: Any) -> Any:
     return True
 
 
-@kernel
+@bare_kernel
 def groups_in(buffer: Any, start: int, end: int, lexicon: Any) -> Any:
     """The groups of the words in an attribute's value; `mainContent` is two words."""
     own = np.int64(0)
@@ -68,7 +68,7 @@ def groups_in(buffer: Any, start: int, end: int, lexicon: Any) -> Any:
     return own
 
 
-@kernel
+@bare_kernel
 def styled(buffer: Any, start: int, end: int) -> Any:
     """voc.HIDDEN for `display: none`, voc.PREFORMATTED for `white-space: pre` and `pre-wrap`."""
     own = np.int64(0)
@@ -84,7 +84,7 @@ def styled(buffer: Any, start: int, end: int) -> Any:
     return own
 
 
-@kernel
+@bare_kernel
 def after_colon(buffer: Any, i: int, end: int) -> Any:
     """Behind the blanks and the colon at `i`."""
     while i < end and (buffer[i] == 58 or buffer[i] == 32):
@@ -92,7 +92,7 @@ def after_colon(buffer: Any, i: int, end: int) -> Any:
     return i
 
 
-@kernel
+@bare_kernel
 def integer(buffer: Any, start: int, end: int) -> Any:
     """A value of up to seven digits, else voc.NO_NUMBER."""
     negative = start < end and buffer[start] == 45
@@ -107,7 +107,7 @@ def integer(buffer: Any, start: int, end: int) -> Any:
     return -value if negative else value
 
 
-@kernel
+@bare_kernel
 def tex_flags(buffer: Any, start: int, end: int) -> Any:
     """TEX and DISPLAY of a `type` such as `math/tex; mode=display`."""
     if not has(buffer, start, end, TEX_TYPE):
@@ -118,7 +118,7 @@ def tex_flags(buffer: Any, start: int, end: int) -> Any:
     return TEX
 
 
-@kernel
+@bare_kernel
 def type_hint(buffer: Any, start: int, end: int, lexicon: Any) -> Any:
     """The hint of a type by its last word: `https://schema.org/Product`, `article`."""
     k = end
@@ -127,7 +127,7 @@ def type_hint(buffer: Any, start: int, end: int, lexicon: Any) -> Any:
     return find(lexicon, hashed(buffer, k, end) ^ HINT_SALT)
 
 
-@kernel
+@bare_kernel
 def read_attributes(buffer: Any, j: int, n: int, tag: int, name: Any, lexicon: Any) -> Any:
     """Attributes from `j`, behind the name, to the `>`.
 

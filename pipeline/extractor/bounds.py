@@ -12,9 +12,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
-from pipeline.extractor.compiled import kernel
+from pipeline.compiled import bare_kernel, kernel
 from pipeline.extractor.counts import PRIME, SEED, find
 from pipeline.extractor.vocabulary import fnv, open_table
 
@@ -63,7 +62,7 @@ def page_cost(html: bytes) -> Cost:
     return Cost(*(int(value) for value in survey(np.frombuffer(html, np.uint8), KINDS, STOPS)))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def survey(buffer: Any, kinds: Any, stops: Any) -> Any:
     """The numbers of `Cost`."""
     return count_tags(
@@ -76,7 +75,7 @@ def survey(buffer: Any, kinds: Any, stops: Any) -> Any:
     )
 
 
-@kernel
+@bare_kernel
 def count_tags(
     buffer: Any, kinds: Any, stops: Any, open_tags: Any, variants: Any, seen: Any
 ) -> Any:
@@ -121,7 +120,7 @@ def count_tags(
     return tags, deepest, reopened, attributes, options
 
 
-@kernel
+@bare_kernel
 def count_attributes(buffer: Any, j: int, n: int, stops: Any) -> Any:
     """(behind the start tag whose name is at `j`, how many attributes it has at most)."""
     found = 0
@@ -145,7 +144,7 @@ def count_attributes(buffer: Any, j: int, n: int, stops: Any) -> Any:
     return j + 1, found
 
 
-@kernel
+@bare_kernel
 def script_end(buffer: Any, j: int, n: int) -> Any:
     """The next `</s`: what looks like a tag in a script is none."""
     while j + 2 < n and not (buffer[j] == 60 and buffer[j + 1] == 47 and buffer[j + 2] | 32 == 115):
@@ -153,7 +152,7 @@ def script_end(buffer: Any, j: int, n: int) -> Any:
     return j
 
 
-@kernel
+@bare_kernel
 def after_equals(buffer: Any, j: int) -> Any:
     """Whether an equals sign stands before `j`, but for some blanks."""
     k = j - 1
@@ -162,7 +161,7 @@ def after_equals(buffer: Any, j: int) -> Any:
     return buffer[k] == 61
 
 
-@kernel
+@bare_kernel
 def lower_name(buffer: Any, j: int, n: int) -> Any:
     """The hash of the tag name at `j`, in lower case."""
     h, end = SEED, min(n, j + LONGEST_NAME)
@@ -177,7 +176,7 @@ def lower_name(buffer: Any, j: int, n: int) -> Any:
     return h
 
 
-@kernel
+@bare_kernel
 def note_variant(buffer: Any, j: int, n: int, k: int, variants: Any, seen: Any) -> None:
     """Count a formatting tag that was not written like this before."""
     h, end = SEED, min(n, j + LONGEST_TAG)
@@ -207,7 +206,7 @@ RIGHTS = tuple(
 )
 
 
-@kernel
+@bare_kernel
 def find_rights(
     buffer: Any,
     letters: Any,
@@ -242,7 +241,7 @@ def find_rights(
     return False
 
 
-@kernel
+@bare_kernel
 def like(buffer: Any, i: int, n: int, word: Any) -> Any:
     """Whether the word stands at `i`, in any case."""
     if i + len(word) > n:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from pipeline.compiled import kernel
 from pipeline.extractor.vocabulary import TAG_CODE
 
 STEPS = (-3, -2, -1, 1, 2, 3)
@@ -25,7 +25,7 @@ NO_BLOCK = 999
 H1, H6 = TAG_CODE["h1"], TAG_CODE["h6"]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def sums_up(p: Any, weight: Any, node: Any, parent: Any) -> Any:
     """Of each element, the weight of its blocks and the weighted sum of p, `[elements, 2]`."""
     up = np.zeros((len(parent), 2))
@@ -38,7 +38,7 @@ def sums_up(p: Any, weight: Any, node: Any, parent: Any) -> Any:
     return up
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def near(out: Any, p: Any, weight: Any) -> None:
     """The block, its neighbours, and windows around it."""
     n = len(p)
@@ -58,7 +58,7 @@ def near(out: Any, p: Any, weight: Any) -> None:
             k += 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def around(out: Any, p: Any, weight: Any, node: Any, parent: Any, up: Any, kin: Any) -> None:
     """The elements around, the look-alike blocks, the page and the place in its main text."""
     n = len(p)
@@ -85,7 +85,7 @@ def around(out: Any, p: Any, weight: Any, node: Any, parent: Any, up: Any, kin: 
         seen += weight[b] * p[b]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def beside(out: Any, node: Any, parent: Any, up: Any) -> None:
     """The nearest elements with text before and after the block's container, and after its."""
     n = len(parent)
@@ -105,7 +105,7 @@ def beside(out: Any, node: Any, parent: Any, up: Any) -> None:
             out[2 * level + 1, b] = up[w, 1] / up[w, 0] if w else NONE
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def headed(out: Any, p: Any, weight: Any, tag: Any) -> None:
     """The blocks from one heading to the next."""
     n = len(p)
@@ -128,7 +128,7 @@ def headed(out: Any, p: Any, weight: Any, tag: Any) -> None:
         start, before = end, mean
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def cut(out: Any, p: Any, weight: Any, kept: Any) -> None:
     """Where the first forest would cut, runs of kept blocks (words) and of others (minus words)."""
     n = len(p)
@@ -161,7 +161,7 @@ def cut(out: Any, p: Any, weight: Any, kept: Any) -> None:
             following = b
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def main(out: Any, node: Any, parent: Any, depth: Any, up: Any) -> None:
     """Whether the block is in the deepest element with so much of the expected main text; the steps
     from that element up to what holds both, or (negative) down to the block."""

@@ -6,15 +6,15 @@ from typing import Any
 
 import numpy as np
 
+from pipeline.compiled import bare_kernel
 from pipeline.extractor import vocabulary as voc
-from pipeline.extractor.compiled import kernel
 
 PRIME, SEED = np.uint64(voc.FNV_PRIME), np.uint64(voc.FNV_SEED)
 TITLE_SLOTS, TITLE_WORDS = 512, 200
 """Slots of the table of title words, and how many words go in at most."""
 
 
-@kernel
+@bare_kernel
 def find(lexicon: Any, h: Any) -> Any:
     """The value of a salted hash in the lexicon, 0 where it has none."""
     mask = np.uint64(len(lexicon) - 1)
@@ -26,7 +26,7 @@ def find(lexicon: Any, h: Any) -> Any:
     return np.int64(0)
 
 
-@kernel
+@bare_kernel
 def hashed(buffer: Any, start: int, end: int) -> Any:
     """FNV-1a of a range of bytes."""
     h = SEED
@@ -35,7 +35,7 @@ def hashed(buffer: Any, start: int, end: int) -> Any:
     return h
 
 
-@kernel
+@bare_kernel
 def title_words(buffer: Any, start: int, end: int, keys: Any) -> None:
     """Put the words of two letters and more, lower case, into a set of hashes."""
     mask = np.uint64(TITLE_SLOTS - 1)
@@ -57,7 +57,7 @@ def title_words(buffer: Any, start: int, end: int, keys: Any) -> None:
             h, length = SEED, 0
 
 
-@kernel
+@bare_kernel
 def in_title(keys: Any, h: Any) -> Any:
     """Whether a hash is in the set of title words."""
     mask = np.uint64(TITLE_SLOTS - 1)
@@ -67,7 +67,7 @@ def in_title(keys: Any, h: Any) -> Any:
     return keys[slot] == h
 
 
-@kernel
+@bare_kernel
 def count_text(out: Any, start: int, end: int, row: Any, title_keys: Any) -> None:
     """Fill the columns of a row that count its text. Two ideographs or kana count as a word."""
     words = sentences = commas = digits = capitals = cjk = chars = 0

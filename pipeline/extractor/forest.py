@@ -16,8 +16,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numba import njit
 
+from pipeline.compiled import kernel
 from pipeline.errors import GristmillError
 
 if TYPE_CHECKING:
@@ -205,7 +205,7 @@ def _sound(forest: Forest, n_features: int) -> bool:
     )
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def probabilities(
     columns: Any, start: Any, feature: Any, threshold: Any, mask: Any, values: Any
 ) -> Any:

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from pipeline.compiled import bare_kernel
 from pipeline.extractor import places as at
 from pipeline.extractor import vocabulary as voc
 from pipeline.extractor.attributes import TEX
-from pipeline.extractor.compiled import kernel
 from pipeline.extractor.sheet import put, write_tex
 
 MATH, MSUP, MSUB, MSUBSUP, MFRAC = (
@@ -20,14 +20,14 @@ MATH, MSUP, MSUB, MSUBSUP, MFRAC = (
 )
 
 
-@kernel
+@bare_kernel
 def skip_element(sheet: Any, t: int) -> None:
     """Skip the innermost element with all it holds."""
     s = sheet.state
     s[at.SKIP], s[at.SKIP_DEPTH], s[at.SKIP_POPS] = t, 1, 1
 
 
-@kernel
+@bare_kernel
 def math_operator(sheet: Any, parent: int) -> None:
     """`^`, `_` or `/` between the parts of a formula that is given by its drawing alone."""
     s = sheet.state
@@ -43,7 +43,7 @@ def math_operator(sheet: Any, parent: int) -> None:
         put(sheet, 47)
 
 
-@kernel
+@bare_kernel
 def annotation(sheet: Any, t: int, flags: int, i: int, n: int) -> Any:
     """TeX takes the place of the drawing so far, and the rest of the formula is skipped."""
     s = sheet.state
@@ -59,7 +59,7 @@ def annotation(sheet: Any, t: int, flags: int, i: int, n: int) -> Any:
     return j
 
 
-@kernel
+@bare_kernel
 def replace_math(sheet: Any, i: int, j: int) -> None:
     """Write TeX instead of what the open formula has put down."""
     s = sheet.state
@@ -69,7 +69,7 @@ def replace_math(sheet: Any, i: int, j: int) -> None:
     s[at.DRAWN], s[at.DRAWN_AT] = sheet.elements[v, at.E_PARENT], s[at.OUT]
 
 
-@kernel
+@bare_kernel
 def write_alternative(sheet: Any) -> None:
     """The `alttext` of a formula without source, where it looks like TeX."""
     s = sheet.state

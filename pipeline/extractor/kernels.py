@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from pipeline.compiled import kernel
 from pipeline.extractor.tallies import BLOCKS, CHARS, FIRST, LINKS, PROSE, SENTENCES
 from pipeline.extractor.vocabulary import (
     B_BOLD,
@@ -49,7 +49,7 @@ WHOLE_PAGE = 0.85
 NO_H1 = -999
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def own(out: Any, text: Any, rows: Any, copies: Any) -> Any:
     """The text of the block itself."""
     for b in range(len(rows)):
@@ -78,7 +78,7 @@ def own(out: Any, text: Any, rows: Any, copies: Any) -> Any:
         out[18, b] = copies[b]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _ending(byte: Any) -> Any:
     """Kind of last character: . 3, ! or ? 2, : or a quote 1, beyond ASCII 4."""
     if byte == 46:
@@ -90,7 +90,7 @@ def _ending(byte: Any) -> Any:
     return 4.0 if byte >= 0x80 else 0.0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _beginning(byte: Any) -> Any:
     """Kind of first character: lower case 0, capital 1, digit 2, beyond ASCII 3, other 4."""
     if 97 <= byte <= 122:
@@ -102,7 +102,7 @@ def _beginning(byte: Any) -> Any:
     return 3.0 if byte >= 0x80 else 4.0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def place(out: Any, rows: Any, depth: Any, prose: Any, body: Any) -> Any:
     """Where the block stands, under which heading, after how much prose."""
     n = len(rows)
@@ -135,7 +135,7 @@ def place(out: Any, rows: Any, depth: Any, prose: Any, body: Any) -> Any:
         body_before += words * body[b]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def ancestors(
     says: Any, inside: Any, rows: Any, parent: Any, tag: Any, bits: Any, tag_bits: Any
 ) -> Any:
@@ -179,7 +179,7 @@ def ancestors(
     return mass
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def inherited(bits: Any, parent: Any) -> Any:
     """The bits of each element and of all that hold it, `[elements]`."""
     out = bits.copy()
@@ -188,7 +188,7 @@ def inherited(bits: Any, parent: Any) -> Any:
     return out
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def around(out: Any, section: Any, rows: Any, parent: Any, sums: Any) -> Any:
     """The elements around the block, and the largest of them that is not nearly the page."""
     total = sums[0, CHARS]
@@ -214,7 +214,7 @@ def around(out: Any, section: Any, rows: Any, parent: Any, sums: Any) -> Any:
         section[5, b] = sums[v, SENTENCES] / (sums[v, BLOCKS] + 1)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def alike(out: Any, rows: Any, parent: Any, siblings: Any, same: Any) -> Any:
     """How often the elements around the block come again: beside them (4), in the page (3)."""
     for b in range(len(rows)):
@@ -227,7 +227,7 @@ def alike(out: Any, rows: Any, parent: Any, siblings: Any, same: Any) -> Any:
                 v = parent[v]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def kin(out: Any, rows: Any, group: Any, links: Any) -> Any:
     """Blocks in look-alike places: how many, their mean words, their mean share of links."""
     n = len(rows)
@@ -243,7 +243,7 @@ def kin(out: Any, rows: Any, group: Any, links: Any) -> Any:
         out[2, b] = linked[g] / count[g]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def dense(
     out: Any, rows: Any, parent: Any, depth: Any, densest: Any, on_path: Any, share: Any
 ) -> Any:
@@ -257,7 +257,7 @@ def dense(
         out[2, b] = share
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def near(out: Any, rows: Any, parent: Any, depth: Any, signature: Any) -> Any:
     """The neighbours in reading order, and the steps up to what holds both."""
     n = len(rows)

@@ -9,11 +9,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from pipeline.compiled import bare_kernel, kernel
 from pipeline.extractor import vocabulary as voc
-from pipeline.extractor.compiled import kernel
 
 CELL_BYTES = 300
 """A row with a cell of more text is a part of the page, not a record."""
@@ -45,7 +44,7 @@ class Layout(NamedTuple):
     """Of an item: its level, 1 and up, once its marker is written."""
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def new_layout(blocks: Any, parent: Any, tag: Any, bits: Any, number: Any, kept: Any) -> Any:
     """The layout of the kept blocks of a page (`Page`'s arrays)."""
     n = len(parent)
@@ -67,7 +66,7 @@ def new_layout(blocks: Any, parent: Any, tag: Any, bits: Any, number: Any, kept:
     return layout
 
 
-@kernel
+@bare_kernel
 def place_elements(layout: Any, parent: Any, tag: Any, bits: Any) -> None:
     """Fill `item`, `cell` and `listing` from the parents'."""
     for v in range(1, len(parent)):
@@ -82,7 +81,7 @@ def place_elements(layout: Any, parent: Any, tag: Any, bits: Any) -> None:
             layout.listing[v] = v
 
 
-@kernel
+@bare_kernel
 def number_items(
     layout: Any, parent: Any, tag: Any, bits: Any, number: Any, following: Any
 ) -> None:
@@ -103,7 +102,7 @@ def number_items(
             following[p] += -1 if bits[p] & voc.REVERSED else 1
 
 
-@kernel
+@bare_kernel
 def measure(layout: Any, blocks: Any, parent: Any, kept: Any, filled: Any) -> None:
     """Add up the kept bytes of items and cells; note the cells that hold any text."""
     for b in range(len(blocks)):
@@ -121,7 +120,7 @@ def measure(layout: Any, blocks: Any, parent: Any, kept: Any, filled: Any) -> No
             layout.size[row] = max(layout.size[row], layout.size[cell])
 
 
-@kernel
+@bare_kernel
 def place_columns(layout: Any, parent: Any, tag: Any, filled: Any, following: Any) -> None:
     """Fill `column`."""
     for v in range(1, len(parent)):
@@ -131,7 +130,7 @@ def place_columns(layout: Any, parent: Any, tag: Any, filled: Any, following: An
             following[p] += layout.size[v] > 0 or not filled[v]
 
 
-@kernel
+@bare_kernel
 def is_value(layout: Any, parent: Any, cell: int) -> Any:
     """Whether the cell is one of several in a row of short ones."""
     row = parent[cell]

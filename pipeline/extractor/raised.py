@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.extractor.compiled import kernel
+from pipeline.compiled import bare_kernel
 
 LONGEST = 24
 """A raised text of more bytes is a remark: it gets a blank in front."""
@@ -19,19 +19,19 @@ ENDING_LETTERS = np.frombuffer(b"aeohrsdt", np.uint8).copy()
 NUMBER, LETTERS, OTHER = 0, 1, 2
 
 
-@kernel
+@bare_kernel
 def letter(c: int) -> Any:
     """Whether a byte is (part of) a letter."""
     return 65 <= c <= 90 or 97 <= c <= 122 or c >= 0x80
 
 
-@kernel
+@bare_kernel
 def digit(c: int) -> Any:
     """Whether a byte is an ASCII digit."""
     return 48 <= c <= 57
 
 
-@kernel
+@bare_kernel
 def shape(out: Any, start: int, end: int) -> Any:
     """NUMBER (digits), LETTERS, or OTHER (signs, terms)."""
     digits = letters = 0
@@ -43,7 +43,7 @@ def shape(out: Any, start: int, end: int) -> Any:
     return LETTERS if letters == end - start else OTHER
 
 
-@kernel
+@bare_kernel
 def insert(out: Any, at: int, end: int, c: int) -> Any:
     """Put a byte at `at`; the new end."""
     for i in range(end, at, -1):
@@ -52,7 +52,7 @@ def insert(out: Any, at: int, end: int, c: int) -> Any:
     return end + 1
 
 
-@kernel
+@bare_kernel
 def wrap(out: Any, at: int, end: int, left: int, right: int) -> Any:
     """Put brackets around [at, end); the new end."""
     end = insert(out, at, end, left)
@@ -60,7 +60,7 @@ def wrap(out: Any, at: int, end: int, left: int, right: int) -> Any:
     return end + 1
 
 
-@kernel
+@bare_kernel
 def base_letters(out: Any, start: int, at: int) -> Any:
     """(length of the run of letters before `at`, whether it begins with a capital)."""
     i = at
@@ -69,7 +69,7 @@ def base_letters(out: Any, start: int, at: int) -> Any:
     return at - i, i < at and 65 <= out[i] <= 90
 
 
-@kernel
+@bare_kernel
 def is_price(out: Any, start: int, at: int) -> Any:
     """Whether the number before `at` follows a sign of currency."""
     i = at
@@ -86,7 +86,7 @@ def is_price(out: Any, start: int, at: int) -> Any:
     return c == 0xAC and i >= start + 3 and out[i - 2] == 0x82 and out[i - 3] == 0xE2
 
 
-@kernel
+@bare_kernel
 def separate(out: Any, start: int, at: int, end: int, raised: bool, linked: bool) -> Any:
     """Mark the text [at, end) of a `sup` or `sub` in its block from `start`; the new end.
 
@@ -114,7 +114,7 @@ def separate(out: Any, start: int, at: int, end: int, raised: bool, linked: bool
     return raised_other(out, start, at, end)
 
 
-@kernel
+@bare_kernel
 def lowered(out: Any, start: int, at: int, end: int, kind: int) -> Any:
     """`H2O`, `Ca(OH)2` as they are; `x_1`, `10_2`, `T_max`."""
     base = out[at - 1]
@@ -124,7 +124,7 @@ def lowered(out: Any, start: int, at: int, end: int, kind: int) -> Any:
     return insert(out, at, end, 95) if letter(base) or digit(base) or base == 41 else end
 
 
-@kernel
+@bare_kernel
 def raised_number(out: Any, start: int, at: int, end: int) -> Any:
     """A power after a number, a unit or a variable; a note after a word or a stop."""
     if takes_notes(out, start, at):
@@ -133,7 +133,7 @@ def raised_number(out: Any, start: int, at: int, end: int) -> Any:
     return insert(out, at, end, 46 if price else 94)
 
 
-@kernel
+@bare_kernel
 def takes_notes(out: Any, start: int, at: int) -> Any:
     """Whether a raised number here is a note: behind a word or a stop, not behind a number, a
     bracket or the few letters of a unit or a variable."""
@@ -144,7 +144,7 @@ def takes_notes(out: Any, start: int, at: int) -> Any:
     return length == 0 or length > 3
 
 
-@kernel
+@bare_kernel
 def raised_letters(out: Any, start: int, at: int, end: int) -> Any:
     """Endings stay (`1st`, `Mme`); a single other letter is a power (`x^n`)."""
     length, _ = base_letters(out, start, at)
@@ -156,7 +156,7 @@ def raised_letters(out: Any, start: int, at: int, end: int) -> Any:
     return insert(out, at, end, 94)
 
 
-@kernel
+@bare_kernel
 def only_numbers(out: Any, at: int, end: int) -> Any:
     """Whether the bytes are digits, commas, hyphens and blanks."""
     for i in range(at, end):
@@ -166,7 +166,7 @@ def only_numbers(out: Any, at: int, end: int) -> Any:
     return True
 
 
-@kernel
+@bare_kernel
 def raised_other(out: Any, start: int, at: int, end: int) -> Any:
     """`10^-6`, `2^(n+1)`, notes `[2,3]`; signs (`*`, `.99`, `[1]`) stay as they are."""
     c = out[at]

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from pipeline.compiled import bare_kernel
 from pipeline.extractor import places as at
 from pipeline.extractor import vocabulary as voc
 from pipeline.extractor.attributes import DISPLAY, TEX, has, type_hint
-from pipeline.extractor.compiled import kernel
 from pipeline.extractor.sheet import begin_block, break_line, write_raw, write_tex
 
 SCRIPT, XMP, PLAINTEXT = (voc.TAG_CODE[name] for name in ("script", "xmp", "plaintext"))
@@ -22,7 +22,7 @@ TYPE_KEY, OPEN_SCRIPT, END_COMMENT = (
 )
 
 
-@kernel
+@bare_kernel
 def raw_text(sheet: Any, i: int, n: int, first: int, last: int, t: int, flags: int) -> Any:
     """Pass over text up to its end tag; formulas and preformatted text are kept."""
     s, buffer = sheet.state, sheet.buffer
@@ -40,7 +40,7 @@ def raw_text(sheet: Any, i: int, n: int, first: int, last: int, t: int, flags: i
     return k + 1
 
 
-@kernel
+@bare_kernel
 def raw_end(sheet: Any, i: int, n: int, first: int, last: int, t: int) -> Any:
     """Where the end tag of raw text begins. Types that scripts name are hints."""
     buffer = sheet.buffer
@@ -67,7 +67,7 @@ def raw_end(sheet: Any, i: int, n: int, first: int, last: int, t: int) -> Any:
     return n
 
 
-@kernel
+@bare_kernel
 def script_hint(buffer: Any, k: int, n: int, lexicon: Any) -> Any:
     """The hint of the value behind `"@type"`: a name, or the first of a list."""
     end = min(n, k + 32)

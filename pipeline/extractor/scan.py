@@ -11,12 +11,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from pipeline.compiled import bare_kernel, kernel
 from pipeline.extractor import places as at
 from pipeline.extractor import vocabulary as voc
 from pipeline.extractor.attributes import ASIDE, RENDERED, has, read_attributes
-from pipeline.extractor.compiled import kernel
 from pipeline.extractor.counts import PRIME, SEED, find, title_words
 from pipeline.extractor.formulas import (
     MATH,
@@ -49,7 +48,7 @@ TAG_SALT, TAG_MASK = np.uint64(voc.TAG_SALT), (1 << voc.KIND_SHIFT) - 1
 END_COMMENT = np.frombuffer(b"-->", np.uint8).copy()
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def scan(buffer: Any, lexicon: Any) -> Any:
     """(text, blocks, element rows, hints, start and end of the title's bytes).
 
@@ -69,7 +68,7 @@ def scan(buffer: Any, lexicon: Any) -> Any:
     )
 
 
-@kernel
+@bare_kernel
 def read_page(sheet: Any) -> None:
     """Read all bytes: text, comments, end tags, start tags."""
     s, buffer = sheet.state, sheet.buffer
@@ -93,7 +92,7 @@ def read_page(sheet: Any) -> None:
     end_block(sheet)
 
 
-@kernel
+@bare_kernel
 def after_comment(buffer: Any, i: int, n: int) -> Any:
     """Behind the comment, doctype or instruction at `i`."""
     if i + 3 < n and buffer[i + 2] == 45 and buffer[i + 3] == 45 and buffer[i + 1] == 33:
@@ -106,7 +105,7 @@ def after_comment(buffer: Any, i: int, n: int) -> Any:
     return i + 1
 
 
-@kernel
+@bare_kernel
 def tag_name(buffer: Any, j: int, n: int) -> Any:
     """(behind the name at `j`, its hash)."""
     h = SEED
@@ -116,7 +115,7 @@ def tag_name(buffer: Any, j: int, n: int) -> Any:
     return j, h
 
 
-@kernel
+@bare_kernel
 def add_element(sheet: Any, t: int, name: Any, sig: Any, own: Any, number: Any, kind: int) -> None:
     """Make an element the innermost open one."""
     s = sheet.state
@@ -130,7 +129,7 @@ def add_element(sheet: Any, t: int, name: Any, sig: Any, own: Any, number: Any, 
     s[at.ELEMENTS] = v + 1
 
 
-@kernel
+@bare_kernel
 def start_tag(sheet: Any, j: int, n: int) -> Any:
     """Read the start tag whose name is at `j`; where to go on."""
     s, buffer = sheet.state, sheet.buffer
@@ -170,7 +169,7 @@ def start_tag(sheet: Any, j: int, n: int) -> Any:
     return opened(sheet, t, own, flags, alt_start, alt_end, i, n)
 
 
-@kernel
+@bare_kernel
 def note_title(sheet: Any, i: int, n: int) -> None:
     """Keep where the title's text stands, and its words."""
     j = i
@@ -180,7 +179,7 @@ def note_title(sheet: Any, i: int, n: int) -> None:
     title_words(sheet.buffer, i, j, sheet.titles)
 
 
-@kernel
+@bare_kernel
 def void_tag(sheet: Any, t: int) -> None:
     """An element without content: a gap in the line, but for `<wbr>`."""
     s = sheet.state
@@ -191,7 +190,7 @@ def void_tag(sheet: Any, t: int) -> None:
         s[at.SPACE] = 1
 
 
-@kernel
+@bare_kernel
 def opened(
     sheet: Any, t: int, own: Any, flags: int, alt_start: int, alt_end: int, i: int, n: int
 ) -> Any:
@@ -223,7 +222,7 @@ def opened(
     return i
 
 
-@kernel
+@bare_kernel
 def end_tag(sheet: Any, j: int, n: int) -> Any:
     """Read the end tag whose name is at `j`; where to go on."""
     s, buffer = sheet.state, sheet.buffer
@@ -249,7 +248,7 @@ def end_tag(sheet: Any, j: int, n: int) -> Any:
     return j + 1
 
 
-@kernel
+@bare_kernel
 def close_named(sheet: Any, key: Any) -> None:
     """Close the innermost element of that name and those in it; nothing where none is near."""
     s, elements = sheet.state, sheet.elements
@@ -263,7 +262,7 @@ def close_named(sheet: Any, key: Any) -> None:
             close_element(sheet)
 
 
-@kernel
+@bare_kernel
 def close_element(sheet: Any) -> None:
     """Take the innermost element off, and what it began."""
     s = sheet.state
@@ -293,7 +292,7 @@ def close_element(sheet: Any) -> None:
         s[at.MATH] = 0
 
 
-@kernel
+@bare_kernel
 def close_gutter(sheet: Any, v: int, own: Any) -> None:
     """Take back the line number that stands in the line, and note a row of code."""
     s = sheet.state

@@ -9,12 +9,11 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from pipeline.compiled import bare_kernel, kernel
 from pipeline.extractor import places as at
 from pipeline.extractor import vocabulary as voc
-from pipeline.extractor.compiled import kernel
 from pipeline.extractor.counts import TITLE_SLOTS, count_text
 
 BR = voc.TAG_CODE["br"]
@@ -34,7 +33,7 @@ class Sheet(NamedTuple):
     titles: NDArray[np.uint64]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def new_sheet(buffer: Any, lexicon: Any) -> Any:
     """Room for all that the bytes can hold: no more elements and blocks than `<`."""
     tags = 2
@@ -53,7 +52,7 @@ def new_sheet(buffer: Any, lexicon: Any) -> Any:
     return sheet
 
 
-@kernel
+@bare_kernel
 def begin_block(sheet: Any, element: int) -> None:
     """Note where the block's text begins, unless it has begun."""
     if sheet.state[at.FIRST] == 0:
@@ -61,7 +60,7 @@ def begin_block(sheet: Any, element: int) -> None:
         sheet.state[at.NODE] = sheet.elements[element, at.E_LINE]
 
 
-@kernel
+@bare_kernel
 def put(sheet: Any, c: int) -> None:
     """One byte, after the blank that may be due."""
     s = sheet.state
@@ -73,7 +72,7 @@ def put(sheet: Any, c: int) -> None:
     s[at.OUT] += 1
 
 
-@kernel
+@bare_kernel
 def unescape(buffer: Any, k: int, end: int) -> Any:
     """(byte, length) at `k`: the serialiser writes five entities and no other."""
     c = buffer[k]
@@ -92,7 +91,7 @@ def unescape(buffer: Any, k: int, end: int) -> Any:
     return c, 1
 
 
-@kernel
+@bare_kernel
 def invisible(buffer: Any, k: int, end: int) -> Any:
     """The length of a soft hyphen or byte order mark at `k`, else 0."""
     if buffer[k] == 0xC2:
@@ -102,7 +101,7 @@ def invisible(buffer: Any, k: int, end: int) -> Any:
     return 0
 
 
-@kernel
+@bare_kernel
 def write_text(sheet: Any, i: int, end: int) -> None:
     """Text between two tags: entities read, runs of blanks one blank but in preformatted text."""
     s, out, buffer = sheet.state, sheet.out, sheet.buffer
@@ -138,7 +137,7 @@ def write_text(sheet: Any, i: int, end: int) -> None:
         s[at.BOLD_BYTES] += o - before
 
 
-@kernel
+@bare_kernel
 def write_raw(sheet: Any, i: int, end: int) -> None:
     """Text as it stands: of `xmp` and `plaintext`."""
     for k in range(i, end):
@@ -146,7 +145,7 @@ def write_raw(sheet: Any, i: int, end: int) -> None:
         sheet.state[at.OUT] += 1
 
 
-@kernel
+@bare_kernel
 def write_tex(sheet: Any, i: int, end: int, escaped: bool, display: bool) -> None:
     """The source of a formula between `$`, or `$$` where it is set apart, on one line."""
     s, buffer = sheet.state, sheet.buffer
@@ -172,7 +171,7 @@ def write_tex(sheet: Any, i: int, end: int, escaped: bool, display: bool) -> Non
         put(sheet, 36)
 
 
-@kernel
+@bare_kernel
 def is_numbers(out: Any, start: int, end: int) -> Any:
     """Whether the bytes are digits and blanks, at least one digit."""
     digits = 0
@@ -185,7 +184,7 @@ def is_numbers(out: Any, start: int, end: int) -> Any:
     return digits > 0
 
 
-@kernel
+@bare_kernel
 def is_anchor_sign(out: Any, start: int, end: int) -> Any:
     """Whether a link's text is the sign by which a heading links to itself: `#`, U+00B6, a glyph
     of an icon font (private use, U+E000 to U+F8FF)."""
@@ -200,7 +199,7 @@ def is_anchor_sign(out: Any, start: int, end: int) -> Any:
     return out[start] == 0xEE or (out[start] == 0xEF and out[start + 1] <= 0xA3)
 
 
-@kernel
+@bare_kernel
 def counts_up(out: Any, start: int, end: int) -> Any:
     """Whether the lines are two or more numbers, each one more than the last."""
     last, value, lines = np.int64(-1), np.int64(-1), 0
@@ -221,7 +220,7 @@ def counts_up(out: Any, start: int, end: int) -> Any:
     return lines >= 2
 
 
-@kernel
+@bare_kernel
 def end_block(sheet: Any) -> None:
     """Fill the row of the block under way, or give its bytes back."""
     s, out = sheet.state, sheet.out
@@ -258,7 +257,7 @@ def end_block(sheet: Any) -> None:
     s[at.RAISED] = -1
 
 
-@kernel
+@bare_kernel
 def break_line(sheet: Any, t: int) -> None:
     """End the block at a block-level tag or `<br>`; inside preformatted text `<br>` is a line."""
     s = sheet.state

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numba import njit
 
+from pipeline.compiled import kernel
 from pipeline.extractor.vocabulary import (
     B_END,
     B_FIRST,
@@ -87,7 +87,7 @@ def kin_keys(
     return (key * PRIME ^ signature[parent[parent[node]]]) * PRIME
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def equal(keys: Any) -> Any:
     """The group of each key, numbered by first appearance, and the size of each group."""
     slots = 2
@@ -112,7 +112,7 @@ def equal(keys: Any) -> Any:
     return group, size[:n]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def up_the_tree(rows: Any, parent: Any, prose: Any) -> Any:
     """Depth, sums and readability-like score of each element."""
     n = len(parent)
@@ -143,7 +143,7 @@ def up_the_tree(rows: Any, parent: Any, prose: Any) -> Any:
     return depth, sums, score
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def find_densest(parent: Any, sums: Any, score: Any) -> Any:
     """The element with the most prose directly under it that is not in links, and its ancestors."""
     best, densest = -1.0, 0

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from pipeline.compiled import kernel
 from pipeline.filters.edit_kernels import add
 from pipeline.filters.line_kernels import DOT, NEWLINE, line_end, strip, three
 from pipeline.word_kernels import SPACED, blank, codepoint, unspaced
@@ -24,7 +24,7 @@ KEPT, REMOVED, LOREM_LINES, CURLY_LINES, CURLY_FIRST = 0, 1, 2, 3, 4
 OPEN, CLOSE, BRACE = 91, 93, 123
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def matches(buffer: Any, i: int, end: int, text: Any) -> bool:
     """Whether `text` stands at `i`, letters of ASCII in either case."""
     if i + len(text) > end:
@@ -38,7 +38,7 @@ def matches(buffer: Any, i: int, end: int, text: Any) -> bool:
     return True
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def contents(buffer: Any, begin: int, end: int, phrases: Any, bounds: Any, starts: Any) -> int:
     """Bit k for the phrase k that a run of bytes contains, and CURLY for "{".
 
@@ -61,7 +61,7 @@ def contents(buffer: Any, begin: int, end: int, phrases: Any, bounds: Any, start
     return found
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def count_line_words(
     buffer: Any, begin: int, end: int, limit: int, spaced: bool
 ) -> tuple[int, bool]:
@@ -96,7 +96,7 @@ def count_line_words(
     return words, max(most, length) > limit
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def citation(buffer: Any, i: int, end: int, marks: Any, bounds: Any, zeros: Any) -> int:
     """The length in bytes of "[12]", "[]" or one of `marks` at `i`; 0 if there is none.
 
@@ -124,7 +124,7 @@ def citation(buffer: Any, i: int, end: int, marks: Any, bounds: Any, zeros: Any)
     return 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def copy_line(
     buffer: Any, begin: int, end: int, cut: bool, marks: Any, bounds: Any, zeros: Any,
     out: Any, at: int, origin: int, base: int, segments: Any, n: int, first: int,
@@ -149,7 +149,7 @@ def copy_line(
     return at, n
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def closed(out: Any, begin: int, end: int, ends: Any) -> bool:
     """Whether a line ends in one of `ends`, and not in "..."."""
     if begin >= end:
@@ -160,7 +160,7 @@ def closed(out: Any, begin: int, end: int, ends: Any) -> bool:
     return found and not (end - begin >= 3 and three(out, end - 3, DOT, DOT, DOT))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def edit_lines(
     buffer: Any, offsets: Any, spacing: Any, phrases: Any, phrase_bounds: Any, starts: Any,
     lorem: int, javascript: int, policy: int, marks: Any, mark_bounds: Any, zeros: Any, ends: Any,

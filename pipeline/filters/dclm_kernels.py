@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from pipeline.compiled import kernel
 from pipeline.filters.edit_kernels import add
 from pipeline.filters.line_kernels import DASH, DOT, HASH, NEWLINE, strip, three
 from pipeline.word_kernels import blank, codepoint
@@ -24,19 +24,19 @@ REMOVED_LINES, WORDS_LEFT = 0, 1
 SPACE, STAR = 32, 42
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def width(c: Any) -> int:
     """Bytes of the character with this first byte."""
     return 1 if c < 0x80 else 2 if c < 0xE0 else 3 if c < 0xF0 else 4
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def separates(c: Any) -> bool:
     """Whether fastText ends a word at this byte."""
     return c == SPACE or 9 <= c <= 13 or c == 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def same_word(buffer: Any, begin: int, end: int, word: Any) -> bool:
     """Whether a run of bytes is `word`, letters of ASCII in either case."""
     if end - begin != len(word):
@@ -48,7 +48,7 @@ def same_word(buffer: Any, begin: int, end: int, word: Any) -> bool:
     return True
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def plain_words(buffer: Any, begin: int, end: int, kinds: Any) -> int:
     """fastText's words that have a letter or digit in front."""
     n = 0
@@ -61,14 +61,14 @@ def plain_words(buffer: Any, begin: int, end: int, kinds: Any) -> int:
     return n
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def count_plain_words(buffer: Any, offsets: Any, kinds: Any, out: Any) -> None:
     """`plain_words` of each document."""
     for d in range(len(offsets) - 1):
         out[d] = plain_words(buffer, offsets[d], offsets[d + 1], kinds)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def spaced_dots(buffer: Any, i: int, end: int) -> bool:
     """Whether ". . ." stands at `i`."""
     return (
@@ -79,7 +79,7 @@ def spaced_dots(buffer: Any, i: int, end: int) -> bool:
     )
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def symbols(buffer: Any, begin: int, end: int) -> int:
     """ "#", "...", ". . ." and "…", each counted by itself."""
     n = dots = 0
@@ -98,7 +98,7 @@ def symbols(buffer: Any, begin: int, end: int) -> int:
     return n
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def line_marks(buffer: Any, begin: int, end: int, out: Any) -> None:
     """Lines that are not blank, those that start as a bullet, those that end in an ellipsis."""
     start = begin
@@ -123,7 +123,7 @@ def line_marks(buffer: Any, begin: int, end: int, out: Any) -> None:
         start = i + 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def page_shape(buffer: Any, offsets: Any, kinds: Any, stop: Any, bounds: Any, out: Any) -> None:
     """What the page rules count [n, 9]; `stop, bounds`: stop words in one run of bytes."""
     for d in range(len(offsets) - 1):
@@ -150,7 +150,7 @@ def page_shape(buffer: Any, offsets: Any, kinds: Any, stop: Any, bounds: Any, ou
         line_marks(buffer, offsets[d], end, out[d])
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def keeps(
     buffer: Any, begin: int, end: int, kinds: Any, capitals: float, figures: float, least: int
 ) -> bool:
@@ -172,7 +172,7 @@ def keeps(
     return upper / n <= capitals and digits / n <= figures and words >= least
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def edit_lines(
     buffer: Any, offsets: Any, kinds: Any, capitals: float, figures: float, least: int, out: Any,
     out_offsets: Any, segments: Any, segment_offsets: Any, counts: Any,

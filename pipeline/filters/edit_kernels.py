@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import njit
-
+from pipeline.compiled import kernel
 from pipeline.filters.line_kernels import strip
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def add(segments: Any, n: int, first: int, out: int, source: int, length: int) -> int:
     """Append a segment, joined to the last one of the document where both sides touch."""
     if n > first:
@@ -25,7 +24,7 @@ def add(segments: Any, n: int, first: int, out: int, source: int, length: int) -
     return n + 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def outer_blanks(buffer: Any, offsets: Any, out: Any) -> int:
     """Begin and end of each document without the blanks at its ends [n, 2]; how many had some."""
     n = 0
@@ -35,7 +34,7 @@ def outer_blanks(buffer: Any, offsets: Any, out: Any) -> int:
     return n
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def clip(
     buffer: Any, offsets: Any, bounds: Any, segments: Any, segment_offsets: Any, out: Any,
     out_offsets: Any, clipped: Any, clipped_offsets: Any,

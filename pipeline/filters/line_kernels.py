@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from pipeline.compiled import kernel
 from pipeline.word_kernels import OFFSET, PRIME, blank, codepoint, mix
 
 NEWLINE, HASH, DOT, DASH = 10, 35, 46, 45
@@ -20,7 +20,7 @@ HASHES, ELLIPSES, BULLET_LINES, ELLIPSIS_LINES = 0, 1, 2, 3
 PUNCTUATED, SHORT, DUPLICATED, NEWLINES = 0, 1, 2, 3
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def hash_bytes(buffer: Any, begin: int, end: int) -> Any:
     """A 64-bit hash of a run of bytes."""
     h = OFFSET
@@ -29,7 +29,7 @@ def hash_bytes(buffer: Any, begin: int, end: int) -> Any:
     return mix(h)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def characters(buffer: Any, begin: int, end: int) -> int:
     """How many characters a run of UTF-8 bytes has."""
     n = 0
@@ -38,7 +38,7 @@ def characters(buffer: Any, begin: int, end: int) -> int:
     return n
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def seen(keys: Any, stamps: Any, stamp: int, h: Any) -> bool:
     """Whether `h` was asked for before under this stamp; it is from now on."""
     mask = np.uint64(len(keys) - 1)
@@ -51,7 +51,7 @@ def seen(keys: Any, stamps: Any, stamp: int, h: Any) -> bool:
     return False
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def table_size(n: int) -> int:
     """A power of two with room for `n` keys at half load."""
     size = 16
@@ -60,7 +60,7 @@ def table_size(n: int) -> int:
     return size
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def most_lines(buffer: Any, offsets: Any) -> int:
     """The largest number of line ends in one document, plus one."""
     most = 0
@@ -72,7 +72,7 @@ def most_lines(buffer: Any, offsets: Any) -> int:
     return most
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def strip(buffer: Any, begin: int, end: int) -> tuple[int, int]:
     """The run without the blanks at its ends, as `str.strip`."""
     while begin < end:
@@ -90,7 +90,7 @@ def strip(buffer: Any, begin: int, end: int) -> tuple[int, int]:
     return begin, end
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def duplicates(
     buffer: Any, begin: int, end: int, least: int, keys: Any, stamps: Any, stamp: int
 ) -> tuple[int, int, int]:
@@ -118,7 +118,7 @@ def duplicates(
         i += 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def repeated_lines(buffer: Any, offsets: Any, out: Any) -> None:
     """Shares of repeated paragraphs and lines, by number and by characters, and the characters of
     the text [n, 5]; the shares are NaN where it is empty."""
@@ -139,7 +139,7 @@ def repeated_lines(buffer: Any, offsets: Any, out: Any) -> None:
         out[d, LINE_FRAC], out[d, LINE_CHAR_FRAC] = repeated / n, length / total
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def line_end(buffer: Any, i: int, end: int) -> int:
     """The length in bytes of the line boundary at `i` as `str.splitlines` has it; 0 if none."""
     c = buffer[i]
@@ -156,13 +156,13 @@ def line_end(buffer: Any, i: int, end: int) -> int:
     return 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def three(buffer: Any, i: int, a: int, b: int, c: int) -> bool:
     """Whether the three bytes from `i` are these."""
     return buffer[i] == a and buffer[i + 1] == b and buffer[i + 2] == c
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def ends_in_ellipsis(buffer: Any, begin: int, end: int) -> bool:
     """Whether a run of bytes ends in "..." or "…"."""
     return end - begin >= 3 and (
@@ -170,7 +170,7 @@ def ends_in_ellipsis(buffer: Any, begin: int, end: int) -> bool:
     )
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def starts_with_bullet(buffer: Any, begin: int, end: int) -> bool:
     """Whether a run of bytes starts with "•" or "-"."""
     if begin >= end:
@@ -178,7 +178,7 @@ def starts_with_bullet(buffer: Any, begin: int, end: int) -> bool:
     return buffer[begin] == DASH or (end - begin >= 3 and three(buffer, begin, 0xE2, 0x80, 0xA2))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def symbols(buffer: Any, offsets: Any, out: Any) -> None:
     """ "#" and ellipses, share of bullet lines and of lines that end in an ellipsis [n, 4]."""
     for d in range(len(offsets) - 1):
@@ -218,7 +218,7 @@ def symbols(buffer: Any, offsets: Any, out: Any) -> None:
         out[d, ELLIPSIS_LINES] = trailing / n if n else np.nan
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def last_codepoint(buffer: Any, begin: int, end: int) -> int:
     """The last character of a run of bytes that is not empty."""
     i = end - 1
@@ -227,7 +227,7 @@ def last_codepoint(buffer: Any, begin: int, end: int) -> int:
     return codepoint(buffer, i)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def line_shape(buffer: Any, offsets: Any, terminal: Any, short: int, out: Any) -> None:
     """FineWeb's line shares [n, 4]: punctuated, short, repeated characters; and newlines.
 

@@ -10,15 +10,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from pipeline.compiled import kernel
 from pipeline.filters.line_kernels import seen, table_size
 from pipeline.word_kernels import HAS_LETTER, HAS_WORD_CHARACTER, INVERSE, MULTIPLIER, mix
 
 WORDS, WORD_CHARACTERS, TOKENS, WITH_LETTER, STOP_WORDS = 0, 1, 2, 3, 4
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def count_words(tokens: Any, offsets: Any, lengths: Any, flags: Any, stop: Any, out: Any) -> None:
     """Words that are not only punctuation, their characters, tokens, tokens with a letter, and
     distinct stop words [n, 5]."""
@@ -39,7 +39,7 @@ def count_words(tokens: Any, offsets: Any, lengths: Any, flags: Any, stop: Any, 
         out[d, WITH_LETTER], out[d, STOP_WORDS] = letters, distinct
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def top_characters(
     sums: Any, inverses: Any, ends: Any, n: int, keys: Any, stamps: Any, stamp: int,
     counts: Any, firsts: Any,
@@ -65,7 +65,7 @@ def top_characters(
     return best * (ends[first + n] - ends[first] + n - 1) if best else 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def duplicate_characters(
     sums: Any, inverses: Any, ends: Any, n: int, keys: Any, stamps: Any, stamp: int
 ) -> int:
@@ -83,7 +83,7 @@ def duplicate_characters(
     return length
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def repeated_ngrams(
     tokens: Any, offsets: Any, lengths: Any, token_sums: Any, token_powers: Any,
     token_inverses: Any, characters: Any, top_sizes: Any, duplicate_sizes: Any, out: Any,

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
-from numba import njit
 
+from pipeline.compiled import kernel
 from pipeline.config.urls import UrlConfig
 from pipeline.filters.url_files import list_files, stamp, unreadable
 from pipeline.word_kernels import OFFSET, PRIME, hash_spans, mix
@@ -160,7 +160,7 @@ def _hashed(path: Path, changed: int, size: int, key: str, kind: str) -> HashedS
     return HashedSet(_distinct(np.concatenate(found)))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def hash_lines(buffer: Any, hosts: bool, hashes: Any, other: Any) -> tuple[int, int]:
     """Hashes of the entries of a list, as `hash_spans` has them; how many.
 

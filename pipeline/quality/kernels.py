@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from pipeline.compiled import kernel
 from pipeline.word_kernels import codepoint
 
 BLANK, ODD = 0, -1
@@ -23,7 +23,7 @@ END = np.frombuffer(b"</s", np.uint8)
 EMPTY = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def squash(buffer: Any, offsets: Any, lower: Any, out: Any, bounds: Any, odd: Any) -> None:
     """Lower-case [n] texts and squash their blanks into `out`, offsets into `bounds` [n + 1].
 
@@ -66,7 +66,7 @@ def squash(buffer: Any, offsets: Any, lower: Any, out: Any, bounds: Any, odd: An
         bounds[row + 1] = to
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _write(out: Any, to: int, point: int) -> int:
     """Write a code point beyond ASCII as UTF-8; where the next one goes."""
     if point < 0x800:
@@ -85,7 +85,7 @@ def _write(out: Any, to: int, point: int) -> int:
     return to + 4
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _follows(out: Any, begin: int, to: int, mark: Any) -> bool:
     """Whether the bytes before `to` are `mark`."""
     start = to - len(mark)
@@ -97,7 +97,7 @@ def _follows(out: Any, begin: int, to: int, mark: Any) -> bool:
     return k == len(mark)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def step(h: Any, byte: Any) -> Any:
     """One byte more in fastText's hash, which takes bytes as signed numbers."""
     c = np.uint32(byte)
@@ -106,7 +106,7 @@ def step(h: Any, byte: Any) -> Any:
     return np.uint32((h ^ c) * np.uint32(PRIME))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def fnv(buffer: Any, start: int, end: int) -> Any:
     """fastText's hash of bytes: FNV-1a."""
     h = np.uint32(BASIS)
@@ -115,7 +115,7 @@ def fnv(buffer: Any, start: int, end: int) -> Any:
     return h
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def hash_words(buffer: Any, offsets: Any, table: Any) -> None:
     """Put words into the open `table` (uint64 [a power of two], EMPTY): hash above, number below.
 
@@ -130,7 +130,7 @@ def hash_words(buffer: Any, offsets: Any, table: Any) -> None:
         table[slot] = h << np.uint64(32) | np.uint64(word)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def find(buffer: Any, start: int, end: int, h: Any, words: Any, offsets: Any, table: Any) -> Any:
     """The number of the word at `start`, -1 where the model has not got it."""
     mask = np.uint64(len(table) - 1)
@@ -149,7 +149,7 @@ def find(buffer: Any, start: int, end: int, h: Any, words: Any, offsets: Any, ta
     return -1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def add_up(
     buffer: Any, offsets: Any, words: Any, word_offsets: Any, table: Any, weights: Any, slots: Any,
     bucket: int, n_grams: int, end_of_line: int, end_hash: Any, logits: Any,
@@ -199,7 +199,7 @@ def add_up(
             logits[row, k + 1] = total[k] / n if n else np.nan
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _remember(before: Any, live: int, most: int, signed: Any) -> int:
     """Begin an n-gram with the word just read, in place of the longest; how many are begun."""
     if most == 0:

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
-from numba import njit
 
+from pipeline.compiled import kernel
 from pipeline.config.scrub import ScrubConfig
 from pipeline.dedup.shingles import shingle_hashes, word_hashes
 from pipeline.errors import ConfigError, ContractError
@@ -66,7 +66,7 @@ class BenchmarkIndex:
         return {"item": name, "file": file}
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _match(
     hashes: U64, starts: I64, passes: U8, known: U64, owners: I32, hits: I64, items: I32
 ) -> None:

@@ -34,7 +34,7 @@ UNSPACED_SHARE = 0.2
 
 FIRST_SLOTS = 1 << 14
 MOST_KNOWN = 1 << 21
-"""Runs and tokens of runs that are remembered at least (some 80 MB of English text, 150 MiB of
+"""Runs and tokens of runs that are remembered at least (some 80 MB of English text, 175 MiB of
 memory); with more, all are forgotten, so that memory is the same after any number of documents."""
 
 

@@ -148,7 +148,7 @@ def group_table(name: str, groups: Mapping[str, Sequence[int]]) -> dg.TableMetad
 
 def host_table(store: Store, content: Content) -> dg.TableMetadataValue | None:
     """Hosts by records, with the share that was dropped, over the first parts; None without any."""
-    from pipeline.driver import count_hosts
+    from pipeline.part_sums import count_hosts
 
     hosts: dict[str, list[int]] = {}
     for entry in content.decisions[:HOST_PARTS]:

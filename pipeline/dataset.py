@@ -14,7 +14,9 @@ from __future__ import annotations
 import hashlib
 import io
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -30,7 +32,6 @@ if TYPE_CHECKING:
     from pipeline.store import Store
 
 POINTER = "current"
-ROW_GROUP_ROWS = 10_000
 
 
 def checksum(data: bytes) -> str:
@@ -43,27 +44,16 @@ def manifest_key(name: str) -> str:
     return f"manifests/{name}.json"
 
 
+def file_checksum(path: Path) -> str:
+    """`sha256:<hex>` of a local file, read in one pass."""
+    with path.open("rb") as stream:
+        return "sha256:" + hashlib.file_digest(stream, "sha256").hexdigest()
+
+
 def encode_parquet(table: pa.Table) -> bytes:
-    """A table as Parquet: zstd, fixed row groups, the same bytes for the same rows."""
+    """A table as Parquet, for a digest of it: the same bytes for the same rows."""
     sink = io.BytesIO()
-    pq.write_table(table, sink, compression="zstd", row_group_size=ROW_GROUP_ROWS)
-    return sink.getvalue()
-
-
-def encode_signals(table: pa.Table) -> bytes:
-    """A table of numbers beside `doc_id` as Parquet: nothing is rounded, the encodings fit.
-
-    Measured on 6,503 pages, 40 signals: 74 bytes a document, 18 of them its id, in place of 87; in
-    parts of 650 rows 94 in place of 119. Ratios hardly repeat, so dictionaries only cost; the upper
-    bytes of counts are zero, so they are split by byte; nobody looks for a row by a ratio, so only
-    `doc_id` has statistics.
-    """
-    counts = [field.name for field in table.schema if pa.types.is_integer(field.type)]
-    sink = io.BytesIO()
-    pq.write_table(
-        table, sink, compression="zstd", compression_level=6, row_group_size=ROW_GROUP_ROWS,
-        use_dictionary=["language"], use_byte_stream_split=counts, write_statistics=["doc_id"],
-    )  # fmt: skip
+    pq.write_table(table, sink, compression="zstd", row_group_size=10_000)
     return sink.getvalue()
 
 
@@ -146,15 +136,23 @@ def read_bytes(store: Store, entry: Entry) -> bytes:
     try:
         data = store.read(entry.path)
     except FileNotFoundError as error:
-        message = f"{store.url}/{entry.path} is named in the manifest but is not there"
-        raise DamagedPartError(message, hint=_REMAKE) from error
+        raise _absent(store, entry) from error
     if len(data) != entry.bytes or checksum(data) != entry.checksum:
-        message = (
-            f"{store.url}/{entry.path} has {len(data):,} bytes and another checksum than its "
-            f"manifest says ({entry.bytes:,} bytes)"
-        )
-        raise DamagedPartError(message, hint=_REMAKE)
+        raise _altered(store, entry, len(data))
     return data
+
+
+def _absent(store: Store, entry: Entry) -> DamagedPartError:
+    message = f"{store.url}/{entry.path} is named in the manifest but is not there"
+    return DamagedPartError(message, hint=_REMAKE)
+
+
+def _altered(store: Store, entry: Entry, size: int) -> DamagedPartError:
+    message = (
+        f"{store.url}/{entry.path} has {size:,} bytes and another checksum than its "
+        f"manifest says ({entry.bytes:,} bytes)"
+    )
+    return DamagedPartError(message, hint=_REMAKE)
 
 
 def read_part(store: Store, entry: Entry, columns: Sequence[str] | None = None) -> pl.DataFrame:
@@ -162,12 +160,31 @@ def read_part(store: Store, entry: Entry, columns: Sequence[str] | None = None) 
     import polars as pl
 
     table = pq.read_table(io.BytesIO(read_bytes(store, entry)), columns=_list(columns))
-    if table.num_rows != entry.rows:
-        message = f"{store.url}/{entry.path} has {table.num_rows} rows, its manifest {entry.rows}"
-        raise DamagedPartError(message, hint=_REMAKE)
+    check_rows(store, entry, table.num_rows)
     frame = pl.from_arrow(table)
     assert isinstance(frame, pl.DataFrame)
     return frame
+
+
+@contextmanager
+def verified(store: Store, entry: Entry) -> Iterator[Path]:
+    """A local file with the bytes of an entry, verified, which are never all in memory."""
+    with ExitStack() as held:
+        try:
+            path = held.enter_context(store.local(entry.path))
+        except FileNotFoundError as error:
+            raise _absent(store, entry) from error
+        size = path.stat().st_size
+        if size != entry.bytes or file_checksum(path) != entry.checksum:
+            raise _altered(store, entry, size)
+        yield path
+
+
+def check_rows(store: Store, entry: Entry, rows: int) -> None:
+    """DamagedPartError where a table has another number of rows than its entry says."""
+    if rows != entry.rows:
+        message = f"{store.url}/{entry.path} has {rows} rows, its manifest {entry.rows}"
+        raise DamagedPartError(message, hint=_REMAKE)
 
 
 def find_rows(

@@ -11,23 +11,17 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pipeline.costs import cpu_seconds
-from pipeline.dataset import (
-    checksum,
-    encode_parquet,
-    encode_signals,
-)
+from pipeline.dataset import file_checksum
 from pipeline.engine import Engine
 from pipeline.faults import fault
-from pipeline.figures import part_figures
 from pipeline.inputs import Loaded, Source
-from pipeline.layout import url_hash
 from pipeline.manifest import (
     Counts,
     Entry,
@@ -35,26 +29,12 @@ from pipeline.manifest import (
     part_key,
 )
 from pipeline.part import OutputFile, PartResult
-from pipeline.schema import (
-    CLUSTERS,
-    DECISIONS,
-    PAIRS,
-    RECORD_DECISIONS,
-    WARC_FILES,
-    conform,
-    document_schema,
-)
+from pipeline.part_files import PartFiles, TableFile
+from pipeline.part_sums import PartSums
 from pipeline.store import Store
 
-if TYPE_CHECKING:
-    import polars as pl
-    import pyarrow as pa
-
-HOST_FLOOR = 5
-"""Hosts with fewer records than this in one part are left out of its receipt, but for a sample."""
-HOST_SHARE = 64
-"""One host in so many, chosen by hash, is counted in every part: a large crawl spreads a host
-thinly over its files, so that few would ever reach the floor."""
+Work = Callable[[Any], PartResult | Iterator[PartResult]]
+"""What a stage makes of the rows it is given, at once or in batches."""
 
 
 @cache
@@ -112,7 +92,7 @@ class Receipt(Frozen):
     counts: Counts
     damaged: list[dict[str, Any]]
     hosts: dict[str, list[int]]
-    """Host -> [records in, kept]; see `count_hosts`."""
+    """Host -> [records in, kept]; see `part_sums.count_hosts`."""
     figures: dict[str, Any]
     """Documents and bytes of what was kept (`figures.py`)."""
     extra: dict[str, Any]
@@ -127,8 +107,10 @@ class PartTask:
     spec: StageSpec
     key: str
     source: Source
-    work: Callable[[Any], PartResult]
+    work: Work
     out: Store
+    by_rows: bool = False
+    """Whether `work` looks at one row at a time, so that it may be given a part in batches."""
 
     @property
     def name(self) -> str:
@@ -137,10 +119,10 @@ class PartTask:
 
 
 def plan_tasks(
-    spec: StageSpec, sources: Sequence[Source], work: Callable[[Any], PartResult], out: Store
+    spec: StageSpec, sources: Sequence[Source], work: Work, out: Store, *, by_rows: bool = False
 ) -> list[PartTask]:
     """One task a source, keyed."""
-    return [PartTask(spec, spec.key(s.checksums), s, work, out) for s in sources]
+    return [PartTask(spec, spec.key(s.checksums), s, work, out, by_rows) for s in sources]
 
 
 def run_tasks(
@@ -209,27 +191,35 @@ def read_receipt(store: Store, key: str) -> Receipt | None:
 
 
 def run_part(task: PartTask) -> Receipt:
-    """Load, compute, publish the files, then the receipt. Runs in a worker process."""
+    """Load, compute, publish the files, then the receipt. Runs in a worker process.
+
+    Batch by batch: what a batch became is in files before the next one is loaded.
+    """
     begin, cpu = time.monotonic(), cpu_seconds()
-    loaded = task.source.load()
-    result = task.work(loaded.value)
-    decided = "decisions" in result.tables
-    if decided:
-        _complete(result, loaded, task.spec.name)
-    entries = {kind: _publish(task, kind, frame) for kind, frame in result.tables.items()}
-    for kind, files in result.files.items():
-        entries[kind] = [_publish_file(task, file) for file in files]
+    files, sums = PartFiles(task.spec.name), PartSums()
+    others: list[PartResult] = []
+    for loaded in task.source.batches() if task.by_rows else [task.source.load()]:
+        sums.came(loaded.rows, loaded.damaged)
+        for result in _results(task, loaded):
+            files.append(result.tables)
+            sums.add(result)
+            if result.files:
+                others.append(result)
+    entries = {kind: [_publish(task, kind, table)] for kind, table in files.close().items()}
+    for result in others:
+        for kind, some in result.files.items():
+            entries[kind] = [_publish_file(task, file) for file in some]
     fault("stage.part.before_receipt")
     receipt = Receipt(
         key=task.key,
         entries=entries,
-        rows_in=loaded.rows if decided else None,
-        counts=count(result.tables["decisions"]) if decided else Counts.total([]),
-        damaged=[damage.as_json() for damage in [*loaded.damaged, *result.damaged]],
-        hosts=count_hosts(result.tables["decisions"]) if decided else {},
-        figures=part_figures(result.tables["parts"]) if "parts" in result.tables else {},
-        extra=result.extra,
-        reproducible=result.reproducible,
+        rows_in=sums.rows_in if sums.decided else None,
+        counts=sums.counts,
+        damaged=[damage.as_json() for damage in sums.damaged],
+        hosts=sums.hosts,
+        figures=sums.figures,
+        extra=sums.extra,
+        reproducible=sums.reproducible,
         cost=Cost(
             cpu_seconds=round(cpu_seconds() - cpu, 4),
             seconds=round(time.monotonic() - begin, 4),
@@ -241,76 +231,35 @@ def run_part(task: PartTask) -> Receipt:
     return receipt
 
 
-def _complete(result: PartResult, loaded: Loaded, stage: str) -> None:
-    """Decisions of the rows that never got to the stage, and one name of it on all of them."""
+def _results(task: PartTask, loaded: Loaded) -> Iterator[PartResult]:
+    """What a batch becomes, one name of the stage on all decisions; behind it the decisions on the
+    rows that never got to the stage."""
     import polars as pl
 
-    frames = [result.tables["decisions"]]
-    if loaded.rejected is not None and loaded.rejected.height:
-        frames.append(loaded.rejected)
-    decisions = pl.concat(frames, how="diagonal_relaxed")
-    result.tables["decisions"] = decisions.with_columns(stage=pl.lit(stage, pl.String))
+    stage = pl.lit(task.spec.name, pl.String)
+    made = task.work(loaded.value)
+    decided = False
+    for result in [made] if isinstance(made, PartResult) else made:
+        if "decisions" in result.tables:
+            decided = True
+            result.tables["decisions"] = result.tables["decisions"].with_columns(stage=stage)
+        yield result
+    if decided and loaded.rejected is not None and loaded.rejected.height:
+        yield PartResult({"decisions": loaded.rejected.with_columns(stage=stage)})
 
 
-def count(decisions: pl.DataFrame) -> Counts:
-    """Counts of a decisions table."""
-    dropped = decisions.filter(~decisions["kept"])
-    reasons = dict(sorted(dropped["reason"].value_counts().iter_rows()))
-    return Counts(
-        records_in=decisions.height,
-        kept=decisions.height - dropped.height,
-        dropped=dropped.height,
-        reasons=reasons,
-    )
-
-
-def count_hosts(decisions: pl.DataFrame) -> dict[str, list[int]]:
-    """Host -> [in, kept] of a decisions table: hosts with enough records, and the sampled ones."""
-    import polars as pl
-
-    host = pl.col("url").str.extract(r"^[a-zA-Z][a-zA-Z0-9+.-]*://(?:[^/@]*@)?([^/:?#]+)", 1)
-    table = (
-        decisions.select(host=host.str.to_lowercase(), kept="kept")
-        .drop_nulls("host")
-        .group_by("host")
-        .agg(n=pl.len(), kept=pl.col("kept").sum())
-        .sort("host")
-    )
-    return {
-        name: [n, kept]
-        for name, n, kept in table.iter_rows()
-        if n >= HOST_FLOOR or url_hash(name) % HOST_SHARE == 0
-    }
-
-
-def _table(stage: str, kind: str, frame: pl.DataFrame) -> pa.Table:
-    if kind == "parts" and stage == "snapshots":
-        return conform(frame, WARC_FILES)
-    if kind == "parts":
-        return conform(frame, document_schema(frame.columns), extra=True)
-    if kind == "decisions":
-        schema = RECORD_DECISIONS if "warc_file" in frame.columns else DECISIONS
-        return conform(frame, schema)
-    if kind in ("pairs", "clusters"):
-        return conform(frame, PAIRS if kind == "pairs" else CLUSTERS)
-    return frame.to_arrow()
-
-
-def _publish(task: PartTask, kind: str, frame: pl.DataFrame) -> list[Entry]:
-    table = _table(task.spec.name, kind, frame)
-    data = encode_signals(table) if kind == "signals" else encode_parquet(table)
-    digest = checksum(data)
+def _publish(task: PartTask, kind: str, table: TableFile) -> Entry:
+    digest = file_checksum(table.path)
+    size = table.path.stat().st_size
     folder = "" if kind == "parts" else f"{kind}/"
     path = f"{folder}part-{digest[7:31]}.parquet"
     fault("stage.part.before_file")
-    task.out.write(path, data)
+    task.out.upload(table.path, path)
     fault("stage.part.after_file")
-    return [_entry(task, path, table.num_rows, len(data), digest)]
+    return _entry(task, path, table.rows, size, digest)
 
 
 def _publish_file(task: PartTask, file: OutputFile) -> Entry:
-    from pipeline.inputs import file_checksum
-
     size, digest = file.path.stat().st_size, file_checksum(file.path)
     fault("stage.file.before_upload")
     task.out.upload(file.path, file.name)

@@ -13,6 +13,7 @@ import hashlib
 import json
 import re
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,6 +44,10 @@ LIBRARIES = (
 )  # fmt: skip
 
 REDIRECTS = {301, 302, 303, 307, 308}
+BATCH_RECORDS = 1000
+BATCH_CHARACTERS = 1_000_000
+"""Records and text that wait as Python objects before they become columns."""
+
 HTML_START = re.compile(
     rb"(?:\xef\xbb\xbf)?(?:\s|<\?xml[^>]{0,200}>|<!--.{0,2000}?-->)*"
     rb"<(?:!doctype\s+html|html|head|body|title|meta|script|style|table|div|h1|p|a|b|br|font)[\s>]",
@@ -69,16 +74,22 @@ class _Fate:
 
 
 @dataclass
-class _Part:
+class _Batch:
     """Rows of one file as they come."""
 
     snapshot: str
     documents: list[dict[str, Any]] = field(default_factory=list)
     decisions: list[dict[str, Any]] = field(default_factory=list)
+    characters: int = 0
     damaged: list[Damage] = field(default_factory=list)
     kinds: Counter[str] = field(default_factory=Counter)
     extractors: Counter[str] = field(default_factory=Counter)
     reproducible: bool = True
+
+    @property
+    def full(self) -> bool:
+        """Whether it is time for the next one."""
+        return len(self.decisions) >= BATCH_RECORDS or self.characters >= BATCH_CHARACTERS
 
     def add(self, record: Record, fate: _Fate) -> None:
         """One record with its fate."""
@@ -100,6 +111,7 @@ class _Part:
         self.reproducible &= fate.reproducible
         if fate.page and fate.reason is None:
             self.extractors[fate.page.extractor or ""] += 1
+            self.characters += len(fate.page.text)
             self.documents.append({**common, **self._document(record, fate, fate.page)})
 
     def _document(self, record: Record, fate: _Fate, page: Extracted) -> dict[str, Any]:
@@ -117,7 +129,7 @@ class _Part:
         }
 
     def result(self) -> PartResult:
-        """The tables of the part."""
+        """The tables of the batch."""
         tables = {
             "parts": _frame(self.documents, DOCUMENTS),
             "decisions": _frame(self.decisions, RECORD_DECISIONS),
@@ -129,31 +141,37 @@ class _Part:
         return PartResult(tables, damaged=self.damaged, extra=extra, reproducible=self.reproducible)
 
 
-def extract_warc(path: Path, *, snapshot: str, warc_file: str, config: ExtractConfig) -> PartResult:
-    """Documents and decisions of one WARC file, plain or gzip, in file order.
+def extract_warc(
+    path: Path, *, snapshot: str, warc_file: str, config: ExtractConfig
+) -> Iterator[PartResult]:
+    """Documents and decisions of one WARC file, plain or gzip, in file order, batch by batch.
 
     `warc_file` is its base name, which with the snapshot and the offset makes `doc_id`. Damaged and
     empty files are counted; GristmillError where a file holds no WARC record at all.
     """
-    part = _Part(snapshot)
+    batch, empty = _Batch(snapshot), True
     for record in read_records(path, warc_file):
+        empty = False
+        if batch.full:
+            yield batch.result()
+            batch = _Batch(snapshot)
         if record.kind == "damage":
             inside = f" (byte {record.member_offset} of it)" if record.member_offset else ""
             damage = Damage(warc_file, record.warc_offset, f"{record.what}{inside}")
-            part.damaged.append(damage)
-        part.add(record, _fate(record, config))
-    if not part.decisions:
-        part.damaged.append(Damage(warc_file, 0, "empty file"))
-    return part.result()
+            batch.damaged.append(damage)
+        batch.add(record, _fate(record, config))
+    if empty:
+        batch.damaged.append(Damage(warc_file, 0, "empty file"))
+    yield batch.result()
 
 
 def extract_html(path: Path, snapshot: str, config: ExtractConfig) -> PartResult:
     """The document of one HTML file: offset 0, no URL, the file's base name as `warc_file`."""
     body = path.read_bytes()
     record = Record(path.name, "html", 0, len(body), None, {}, body)
-    part = _Part(snapshot)
-    part.add(record, _page(Http(200, (), body), record, "text/html", config))
-    return part.result()
+    batch = _Batch(snapshot)
+    batch.add(record, _page(Http(200, (), body), record, "text/html", config))
+    return batch.result()
 
 
 def digest(payload: bytes) -> str:

@@ -18,6 +18,11 @@ GROUPS = ("language", "licence", "source", "extractor", "split")
 
 def part_figures(frame: pl.DataFrame) -> dict[str, Any]:
     """Figures of one part's kept documents: `documents, text_bytes`, by group `[n, bytes]`."""
+    return joined_figures([batch_figures(frame)])
+
+
+def batch_figures(frame: pl.DataFrame) -> dict[str, Any]:
+    """Figures of a batch of a part's kept documents, for `joined_figures`."""
     import polars as pl
 
     if "text" not in frame.columns:
@@ -28,20 +33,38 @@ def part_figures(frame: pl.DataFrame) -> dict[str, Any]:
         "text_bytes": int(sized["size"].sum()),
     }
     for name in GROUPS:
-        if name in frame.columns and frame[name].null_count() < frame.height:
+        if name in frame.columns:
             found[name] = _by(sized, name)
     if "quality_score" in frame.columns and frame["quality_score"].null_count() < frame.height:
         found["quality_histogram"] = _histogram(frame["quality_score"])
     return found
 
 
-def _by(sized: pl.DataFrame, name: str) -> dict[str, list[int]]:
+def joined_figures(batches: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """The figures of a part from those of its batches.
+
+    Nulls count as `none` beside others: a part that has no value at all has no such group.
+    """
+    total: dict[str, Any] = {}
+    for batch in batches:
+        total = _add(total, batch)
+    for name in GROUPS:
+        group = dict(total.pop(name, {}))
+        nulls = group.pop(None, [0, 0])
+        if group:
+            group["none"] = _add(group.get("none", [0, 0]), nulls)
+            total[name] = {key: sums for key, sums in sorted(group.items()) if sums[0]}
+    return total
+
+
+def _by(sized: pl.DataFrame, name: str) -> dict[str | None, list[int]]:
     import polars as pl
 
-    value = pl.col(name).cast(pl.String).fill_null("none")
+    value = pl.col(name).cast(pl.String)
     if name == "licence":
         # a page may claim anything; summaries of manifests must not grow with what it claims
-        value = pl.when(value.str.contains(KNOWN_LICENCE)).then(value).otherwise(pl.lit("other"))
+        known = value.str.contains(KNOWN_LICENCE) | value.is_null()
+        value = pl.when(known).then(value).otherwise(pl.lit("other"))
     table = sized.group_by(value.alias(name)).agg(n=pl.len(), size=pl.col("size").sum()).sort(name)
     return {key: [n, size] for key, n, size in table.iter_rows()}
 
@@ -66,7 +89,7 @@ def _add(old: Any, new: Any) -> Any:
     if old is None or new is None:
         return new if old is None else old
     if isinstance(new, dict):
-        return {key: _add(old.get(key), new.get(key)) for key in {*old, *new}}
+        return {key: _add(old.get(key), new.get(key)) for key in dict.fromkeys([*old, *new])}
     if isinstance(new, list):
         return [a + b for a, b in zip(old, new, strict=True)]
     return old + new

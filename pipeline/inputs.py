@@ -6,13 +6,14 @@ key: the content that was actually read, never its name or place.
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pipeline.dataset import Dataset, read_part
+from pipeline.batches import read_batches, slices
+from pipeline.dataset import Dataset, file_checksum, read_part
 from pipeline.errors import UsageError
 from pipeline.manifest import Entry, InputRef
 from pipeline.part import Damage
@@ -66,6 +67,22 @@ class Source(Protocol):
         """Read and verify it."""
         ...
 
+    def batches(self) -> Iterator[Loaded]:
+        """The same in batches of rows, at least one, all with the same columns; what is rejected
+        comes with the last."""
+        ...
+
+
+class AtOnce(ABC):
+    """Sources of one batch."""
+
+    @abstractmethod
+    def load(self) -> Loaded:
+        """Read and verify it."""
+
+    def batches(self) -> Iterator[Loaded]:
+        yield self.load()
+
 
 @dataclass(frozen=True)
 class TableSource:
@@ -98,9 +115,13 @@ class TableSource:
         frame = read_part(self.store, self.entry)
         return Loaded(frame, frame.height)
 
+    def batches(self) -> Iterator[Loaded]:
+        for frame in read_batches(self.store, self.entry):
+            yield Loaded(frame, frame.height)
+
 
 @dataclass(frozen=True)
-class GroupSource:
+class GroupSource(AtOnce):
     """All parts of one part group, one after the other."""
 
     store: Store
@@ -186,9 +207,17 @@ class FileSource:
             rejected = pl.concat([rejected, more], how="diagonal_relaxed")
         return Loaded(frame, frame.height + rejected.height, rejected, damaged)
 
+    def batches(self) -> Iterator[Loaded]:
+        loaded = self.load()
+        for frame in slices(loaded.value):
+            yield Loaded(frame, frame.height)
+        rejected = loaded.rejected
+        rows = 0 if rejected is None else rejected.height
+        yield Loaded(loaded.value.clear(), rows, rejected, loaded.damaged)
+
 
 @dataclass(frozen=True)
-class DerivedSource:
+class DerivedSource(AtOnce):
     """A part, with something more that the stage function depends on."""
 
     part: Source
@@ -223,7 +252,7 @@ class DerivedSource:
 
 
 @dataclass(frozen=True)
-class AllSources:
+class AllSources(AtOnce):
     """Every source of an input as one part, for what is made of all of them at once."""
 
     sources: tuple[Source, ...]
@@ -256,7 +285,7 @@ class AllSources:
 
 
 @dataclass(frozen=True)
-class BlobSource:
+class BlobSource(AtOnce):
     """A file taken as it is: its path is what the stage function gets."""
 
     path: Path
@@ -335,12 +364,6 @@ def blob_input(path: Path) -> Input:
     digest = file_checksum(path)
     ref = InputRef(file=path.name, checksum=digest)
     return Input((BlobSource(path, digest),), (ref,), None, (str(path),))
-
-
-def file_checksum(path: Path) -> str:
-    """`sha256:<hex>` of a local file, read in one pass."""
-    with path.open("rb") as stream:
-        return "sha256:" + hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def check_input_path(path: Path) -> str:

@@ -17,14 +17,13 @@ from typing import Any
 from pipeline.commit import Clock, commit
 from pipeline.config import Config
 from pipeline.dataset import Dataset, current_manifest, read_manifest
-from pipeline.driver import PartTask, Receipt, StageSpec, plan_tasks, run_tasks
+from pipeline.driver import PartTask, Receipt, StageSpec, Work, plan_tasks, run_tasks
 from pipeline.engine import Engine
 from pipeline.errors import ConflictError, GateError, UsageError
 from pipeline.gates import GateRule, all_of, conserved, not_empty
 from pipeline.inputs import Input, dataset_input
 from pipeline.layout import check_name
 from pipeline.manifest import InputRef, Manifest
-from pipeline.part import PartResult
 from pipeline.store import Store
 
 REGISTRY = "snapshots/registry.json"
@@ -92,16 +91,20 @@ def run_stage(
     mill: Mill,
     spec: StageSpec,
     given: Input,
-    work: Callable[[Any], PartResult],
+    work: Work,
     out: Store,
     *,
+    by_rows: bool = False,
     refs: Sequence[InputRef] = (),
     rules: Sequence[GateRule] = (),
     summarise: Callable[[Sequence[Receipt]], Mapping[str, Any]] | None = None,
 ) -> Manifest:
-    """Run one function over every part of an input and commit what it made."""
+    """Run one function over every part of an input and commit what it made.
+
+    `by_rows`: it looks at one row at a time, so a part may come to it in batches.
+    """
     clock = Clock()
-    tasks = plan_tasks(spec, given.sources, work, out)
+    tasks = plan_tasks(spec, given.sources, work, out, by_rows=by_rows)
     receipts = run_parts(mill, spec, tasks, clock)
     return commit_stage(
         mill,

@@ -28,6 +28,9 @@ from pipeline.errors import GristmillError
 
 MAGIC = b"\x1f\x8b\x08"
 MEMBER_IN_MEMORY = 64 << 20
+STRIDE = 8 << 20
+"""Bytes of a mapped file that are read before their pages are given back: a page that was read
+counts as memory of the process for as long as the file is mapped."""
 MAX_BLOCK = 64 << 20
 """Bytes of a record that are handed out; the limit of pages is far below (`extract.max_bytes`)."""
 MAX_HEADER = 64 << 10
@@ -137,13 +140,25 @@ def _is_gzip(data: mmap.mmap) -> bool:
 
 
 def _plain_records(data: mmap.mmap, warc_file: str) -> Iterator[Record]:
+    behind = 0
     for frame in _frames(data, len(data)):
+        behind = _let_go(data, behind, frame.start)
         yield _record(warc_file, data, frame, frame.start, frame.end - frame.start, None)
 
 
+def _let_go(data: mmap.mmap, behind: int, start: int) -> int:
+    """Give back the memory of what was read, some of it at a time; how far that went."""
+    if start - behind < STRIDE:
+        return behind
+    length = (start - behind) // mmap.PAGESIZE * mmap.PAGESIZE
+    data.madvise(mmap.MADV_DONTNEED, behind, length)
+    return behind + length
+
+
 def _gzip_records(data: mmap.mmap, warc_file: str) -> Iterator[Record]:
-    start = 0
+    start = behind = 0
     while start < len(data):
+        behind = _let_go(data, behind, start)
         if data[start : start + 2] != MAGIC[:2]:
             end = _next_member(data, start)
             if data[start : min(end, start + MAX_HEADER)].strip(b"\x00"):  # zeros are padding

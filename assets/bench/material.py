@@ -203,10 +203,11 @@ def _documents(
     from pipeline.extract import extract_html, extract_warc
 
     frames = [
-        extract_warc(
-            path, snapshot=path.parent.name, warc_file=path.name, config=config.extract
-        ).tables["parts"]
+        batch.tables["parts"]
         for path in warcs
+        for batch in extract_warc(
+            path, snapshot=path.parent.name, warc_file=path.name, config=config.extract
+        )
     ]
     frames += [extract_html(path, "pages", config.extract).tables["parts"] for path in pages]
     if tables and read:

@@ -19,7 +19,7 @@ from pipeline.dataset import Dataset, checksum, encode_parquet, read_part
 from pipeline.driver import PartTask, Receipt, StageSpec, plan_tasks
 from pipeline.errors import ConfigError, ContractError, GateError, UsageError
 from pipeline.gates import host_removal, yield_band
-from pipeline.inputs import DerivedSource, Input, Loaded, Source
+from pipeline.inputs import AtOnce, DerivedSource, Input, Loaded, Source
 from pipeline.manifest import Gate, InputRef, Manifest
 from pipeline.mill import Mill, commit_stage, registered_snapshots, run_parts, upstream
 from pipeline.part import PartResult
@@ -328,7 +328,7 @@ def _select(
 
 
 @dataclass(frozen=True)
-class WholeSource:
+class WholeSource(AtOnce):
     """What is decided over all parts at once; it is in memory already."""
 
     checksum: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 from pipeline.commit import Clock
 from pipeline.config import section_json
 from pipeline.config.extract import SHIPPED_MODEL, ExtractConfig
+from pipeline.dataset import file_checksum
 from pipeline.driver import Receipt, StageSpec, plan_tasks
 from pipeline.gates import yield_band
-from pipeline.inputs import Input, Loaded, file_checksum
+from pipeline.inputs import AtOnce, Input, Loaded
 from pipeline.layout import check_name, url_hash
 from pipeline.manifest import InputRef, Manifest
 from pipeline.mill import Mill, commit_stage, register_snapshot, run_parts, run_stage
@@ -72,7 +73,7 @@ def _listed(out: Store, before: Manifest | None) -> pl.DataFrame | None:
 
 
 @dataclass(frozen=True)
-class ListingSource:
+class ListingSource(AtOnce):
     """A listing, in memory."""
 
     files: pl.DataFrame
@@ -94,7 +95,7 @@ def _listing(files: pl.DataFrame) -> PartResult:
 
 
 @dataclass(frozen=True)
-class WarcSource:
+class WarcSource(AtOnce):
     """A WARC file somewhere; loading it makes it a local file."""
 
     location: str
@@ -176,23 +177,26 @@ def _extract_section(config: ExtractConfig) -> dict[str, Any]:
     return section_json(config) | by_content({"model": model})
 
 
-def _extract(source: WarcSource, *, snapshot: str, config: ExtractConfig) -> PartResult:
+def _extract(source: WarcSource, *, snapshot: str, config: ExtractConfig) -> Iterator[PartResult]:
     from pipeline.extract import extract_html, extract_warc
 
+    names = []  # some 150 bytes a record: only all of them can be put in order
     with source.fetch(source.location) as path:
         if source.name.lower().endswith(HTML_ENDINGS):
-            result = extract_html(path, snapshot, config)
+            results = iter([extract_html(path, snapshot, config)])
         else:
-            result = extract_warc(path, snapshot=snapshot, warc_file=source.name, config=config)
-    result.tables["index"] = record_index(result.tables["decisions"])
-    return result
+            results = extract_warc(path, snapshot=snapshot, warc_file=source.name, config=config)
+        for result in results:
+            names.append(result.tables["decisions"].select("url", "doc_id").drop_nulls("url"))
+            yield result
+    yield PartResult({"index": record_index(names)})
 
 
-def record_index(decisions: pl.DataFrame) -> pl.DataFrame:
+def record_index(names: Sequence[pl.DataFrame]) -> pl.DataFrame:
     """Records by hash of the URL: `url_hash, url, doc_id`, sorted, so that a look-up skips."""
     import polars as pl
 
-    named = decisions.select("url", "doc_id").drop_nulls("url")
+    named = pl.concat(names)
     hashes = pl.Series("url_hash", [url_hash(url) for url in named["url"]], dtype=pl.Int64)
     return named.select(hashes, "url", "doc_id").sort("url_hash", "doc_id")
 

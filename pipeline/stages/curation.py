@@ -15,11 +15,11 @@ from pipeline.config import section_json
 from pipeline.config.filter import FilterConfig
 from pipeline.config.score import ScoreConfig
 from pipeline.config.scrub import ScrubConfig
-from pipeline.dataset import Dataset
+from pipeline.dataset import Dataset, file_checksum
 from pipeline.driver import Receipt, StageSpec
 from pipeline.errors import UsageError
 from pipeline.gates import host_removal, non_english, yield_band
-from pipeline.inputs import Input, file_checksum
+from pipeline.inputs import Input
 from pipeline.language_table import total_table
 from pipeline.manifest import InputRef, Manifest
 from pipeline.mill import Mill, run_stage, upstream
@@ -59,7 +59,7 @@ def filter_input(mill: Mill, given: Input, out: Store, partition: str | None) ->
     gates = mill.config.gates
     rules = [yield_band(gates.yields.filtered_text, gates.min_sample), host_removal(gates)]
     work = partial(_filter, config=section)
-    return run_stage(mill, spec, given, work, out, rules=rules, summarise=_languages)
+    return run_stage(mill, spec, given, work, out, by_rows=True, rules=rules, summarise=_languages)
 
 
 def _languages(receipts: Sequence[Receipt]) -> dict[str, Any]:
@@ -130,7 +130,7 @@ def score_input(
         safety_model=safety_model,
         selection=chosen.selection if chosen else None,
     )
-    return run_stage(mill, spec, given, work, out, rules=rules, refs=refs)
+    return run_stage(mill, spec, given, work, out, by_rows=True, rules=rules, refs=refs)
 
 
 def _score(
@@ -176,7 +176,9 @@ def scrub_input(
     rules = [yield_band(band, gates.min_sample), host_removal(gates)]
     rules += [non_english(gates)] if web else []
     work = partial(_scrub, config=section, stage=stage)
-    return run_stage(mill, spec, given, work, out, rules=rules, refs=refs, summarise=_findings)
+    return run_stage(
+        mill, spec, given, work, out, by_rows=True, rules=rules, refs=refs, summarise=_findings
+    )
 
 
 def _scrub(frame: pl.DataFrame, *, config: ScrubConfig, stage: str) -> PartResult:

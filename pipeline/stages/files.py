@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from pipeline.dataset import file_checksum
 from pipeline.errors import ConfigError
-from pipeline.inputs import file_checksum
 
 
 def by_content(section: Mapping[str, Any]) -> dict[str, Any]:

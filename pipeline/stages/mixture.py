@@ -12,7 +12,7 @@ from pipeline.config import Config, section_json
 from pipeline.dataset import checksum, read_bytes
 from pipeline.driver import Receipt, StageSpec
 from pipeline.errors import UsageError
-from pipeline.inputs import Input, Loaded
+from pipeline.inputs import AtOnce, Input, Loaded
 from pipeline.manifest import Gate, InputRef, Manifest
 from pipeline.mill import Mill, run_stage
 from pipeline.part import PartResult
@@ -23,7 +23,7 @@ PLAN_FILE = "plan.json"
 
 
 @dataclass(frozen=True)
-class PlanSource:
+class PlanSource(AtOnce):
     """The sidecars of every shard there is: what a plan is made of."""
 
     sidecars: tuple[tuple[str, str, str], ...]

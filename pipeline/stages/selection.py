@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline.config import section_json
 from pipeline.config.score import FITTED, SelectConfig
-from pipeline.dataset import Dataset, read_bytes, read_part
+from pipeline.dataset import Dataset, file_checksum, read_bytes, read_part
 from pipeline.driver import StageSpec
 from pipeline.errors import UsageError
-from pipeline.inputs import AllSources, Input, TableSource, file_checksum
+from pipeline.inputs import AllSources, Input, TableSource
 from pipeline.manifest import InputRef, Manifest
 from pipeline.mill import Mill, registered_snapshots, run_stage
 from pipeline.part import PartResult

@@ -6,7 +6,7 @@ decisions of the last also carry what the steps before dropped: every line has o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 from pipeline.config import section_json
 from pipeline.config.language import LanguageConfig
 from pipeline.config.score import ScoreConfig
-from pipeline.dataset import Dataset, read_part
+from pipeline.dataset import Dataset, file_checksum, read_part
 from pipeline.driver import StageSpec
 from pipeline.errors import ConfigError, UsageError
-from pipeline.inputs import DerivedSource, Input, Loaded, dataset_input, file_checksum, file_input
+from pipeline.inputs import DerivedSource, Input, Loaded, dataset_input, file_input
 from pipeline.layout import check_name
 from pipeline.manifest import Entry, Manifest
 from pipeline.mill import Mill, run_stage
@@ -99,7 +99,7 @@ def _split(mill: Mill, given: Input, out: Store, source: str) -> Manifest:
     needed = (*quality.LIBRARIES, *libraries(mill.config.filter.language))
     spec = StageSpec(f"{STAGE}.scored", CODE_VERSION, needed, source, config)
     work = partial(_score, config=mill.config.score, language=mill.config.filter.language)
-    return run_stage(mill, spec, given, work, out)
+    return run_stage(mill, spec, given, work, out, by_rows=True)
 
 
 def _score(frame: pl.DataFrame, *, config: ScoreConfig, language: LanguageConfig) -> PartResult:
@@ -137,12 +137,20 @@ class CarryingSource(DerivedSource):
         return tuple(entry.checksum for _, entry in self.earlier)
 
     def load(self) -> Loaded:
+        loaded, rejected = self.part.load(), self._rejected()
+        return Loaded(loaded.value, (loaded.rows or 0) + rejected.height, rejected)
+
+    def batches(self) -> Iterator[Loaded]:
+        for loaded in self.part.batches():
+            yield loaded
+        rejected = self._rejected()
+        yield Loaded(loaded.value.clear(), rejected.height, rejected)
+
+    def _rejected(self) -> pl.DataFrame:
         import polars as pl
 
-        loaded = self.part.load()
         frames = [read_part(store, entry) for store, entry in self.earlier]
-        rejected = pl.concat([frame.filter(~pl.col("kept")) for frame in frames])
-        return Loaded(loaded.value, (loaded.rows or 0) + rejected.height, rejected)
+        return pl.concat([frame.filter(~pl.col("kept")) for frame in frames])
 
 
 def _carrying(last: Input, *steps: Store) -> Input:

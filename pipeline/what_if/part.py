@@ -15,11 +15,12 @@ import polars as pl
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipeline.dataset import ROW_GROUP_ROWS, Dataset, read_bytes, read_manifest
+from pipeline.batches import ROW_GROUP_ROWS
+from pipeline.dataset import Dataset, file_checksum, read_bytes, read_manifest
 from pipeline.errors import ContractError
 from pipeline.filters.rules import RuleRow, judge
 from pipeline.filters.run import CODE_VERSION, rules
-from pipeline.inputs import FileSource, file_checksum
+from pipeline.inputs import FileSource
 from pipeline.manifest import Content, Entry, InputRef, part_key
 from pipeline.store import Store
 from pipeline.what_if.question import STAGE, stored_section

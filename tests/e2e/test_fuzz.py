@@ -19,7 +19,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pipeline.config.extract import ExtractConfig
-from pipeline.extract import extract_warc
 from pipeline.page_worker import page_worker
 from pipeline.schema import REASONS
 from pipeline.warc import read_records
@@ -153,7 +152,7 @@ def records_survive(folder: Path, which: int, mutations: list[Mutation], where: 
     with tempfile.TemporaryDirectory() as name:
         path = Path(name, "x.warc" if where == "plain" else "x.warc.gz")
         path.write_bytes(b"".join(members))
-        part = extract_warc(path, snapshot="S", warc_file=path.name, config=CONFIG)
+        part = warcs.extracted(path, CONFIG)
     decisions, documents = part.tables["decisions"], part.tables["parts"]
     assert decisions["doc_id"].is_unique().all()
     assert set(decisions["reason"]) <= KNOWN

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pytest
 
 from pipeline.config.extract import ExtractConfig
-from pipeline.extract import digest, extract_html, extract_warc
+from pipeline.extract import digest, extract_html
 from pipeline.layout import content_key, doc_id
 from pipeline.part import PartResult
 from pipeline.schema import DOCUMENTS, REASONS, RECORD_DECISIONS, conform
-from tests.pipeline.warcs import PAGE, record, response, write
+from tests.pipeline.warcs import PAGE, extracted, record, response, write
 
 CONFIG = ExtractConfig()
 HTML = "HTTP/1.1 200 OK\r\nContent-Type: text/html"
@@ -23,7 +23,7 @@ HTML = "HTTP/1.1 200 OK\r\nContent-Type: text/html"
 
 def extract(tmp_path: Path, *records: bytes, name: str = "a.warc.gz", **config: Any) -> PartResult:
     path = write(tmp_path / name, *records)
-    return extract_warc(path, snapshot="S", warc_file=name, config=ExtractConfig(**config))
+    return extracted(path, ExtractConfig(**config))
 
 
 def fate(tmp_path: Path, one: bytes, **config: Any) -> dict[str, Any]:
@@ -142,7 +142,7 @@ def test_tables_keep_the_contract_even_when_empty(tmp_path: Path) -> None:
 def test_damage_is_named_with_file_and_offset(tmp_path: Path) -> None:
     path = write(tmp_path / "a.warc.gz", response(), response(url="http://a.example/2"))
     path.write_bytes(path.read_bytes()[:-9])
-    result = extract_warc(path, snapshot="S", warc_file=path.name, config=CONFIG)
+    result = extracted(path, CONFIG)
     (damage,) = result.damaged
     assert (damage.file, damage.offset) == (path.name, len(gzip.compress(response(), mtime=0)))
     assert result.tables["decisions"]["reason"].to_list() == [None, "damage.truncated"]
@@ -173,11 +173,9 @@ def test_the_order_of_pages_changes_no_text(tmp_path: Path) -> None:
 
 def test_worker_processes_give_the_same_tables(tmp_path: Path) -> None:
     path = write(tmp_path / "a.warc.gz", response(), response("<p></p>"))
-    here = extract_warc(path, snapshot="S", warc_file=path.name, config=CONFIG)
+    here = extracted(path, CONFIG)
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        there = pool.submit(
-            extract_warc, path, snapshot="S", warc_file=path.name, config=CONFIG
-        ).result()
+        there = pool.submit(extracted, path, CONFIG).result()
     for kind, table in here.tables.items():
         assert table.equals(there.tables[kind])
 

@@ -14,9 +14,10 @@ from warcio.archiveiterator import ArchiveIterator
 
 from pipeline.bodies import parse_http
 from pipeline.config.extract import ExtractConfig
-from pipeline.extract import extract_html, extract_warc
+from pipeline.extract import extract_html
 from pipeline.part import PartResult
 from pipeline.warc import Record, read_records
+from tests.pipeline.warcs import extracted
 
 pytestmark = pytest.mark.shared
 CONFIG = ExtractConfig()
@@ -25,7 +26,7 @@ CONFIG = ExtractConfig()
 def extract(path: Path) -> PartResult:
     if path.suffix == ".html":
         return extract_html(path, "S", CONFIG)
-    return extract_warc(path, snapshot="S", warc_file=path.name, config=CONFIG)
+    return extracted(path, CONFIG)
 
 
 def cases(shared: Path, kind: str) -> Iterator[tuple[list[PartResult], dict[str, Any]]]:

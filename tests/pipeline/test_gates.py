@@ -8,10 +8,11 @@ import polars as pl
 import pytest
 
 from pipeline.config.gates import Band, GatesConfig
-from pipeline.driver import HOST_FLOOR, Receipt, count, count_hosts
+from pipeline.driver import Receipt
 from pipeline.figures import part_figures, total_figures
 from pipeline.gates import conserved, host_removal, non_english, not_empty, yield_band
 from pipeline.manifest import Counts, Entry
+from pipeline.part_sums import HOST_FLOOR, count, count_hosts
 
 
 def receipt(n: int = 10, kept: int = 6, **changes: Any) -> Receipt:

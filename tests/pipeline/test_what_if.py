@@ -487,7 +487,7 @@ def test_sums_do_not_depend_on_the_parts_that_examples_are_of(
 
 def test_batches_do_not_show(folder: Path, tmp_path: Path, monkeypatch: Any) -> None:
     whole = ask(folder / "out", gopher={"min_words": 60})
-    monkeypatch.setattr("pipeline.dataset.ROW_GROUP_ROWS", 7)
+    monkeypatch.setattr("pipeline.batches.ROW_GROUP_ROWS", 7)
     monkeypatch.setattr("pipeline.what_if.part.BATCH_ROWS", 7)
     monkeypatch.setattr("pipeline.what_if.part.ROW_GROUP_ROWS", 7)
     incoming = Dataset.open(open_store(str(folder / "in")))

@@ -5,6 +5,13 @@ from __future__ import annotations
 import gzip
 from pathlib import Path
 
+import polars as pl
+
+from pipeline.config.extract import ExtractConfig
+from pipeline.extract import extract_warc
+from pipeline.part import PartResult
+from pipeline.part_sums import PartSums
+
 PAGE = (
     "<!DOCTYPE html><html><head><title>The mill</title></head><body><article><h1>The mill</h1>"
     + "".join(
@@ -55,3 +62,13 @@ def write(path: Path, *records: bytes) -> Path:
         records = tuple(gzip.compress(one, mtime=0) for one in records)
     path.write_bytes(b"".join(records))
     return path
+
+
+def extracted(path: Path, config: ExtractConfig, snapshot: str = "S") -> PartResult:
+    """All of a WARC file as one result."""
+    sums, tables = PartSums(), []
+    for batch in extract_warc(path, snapshot=snapshot, warc_file=path.name, config=config):
+        sums.add(batch)
+        tables.append(batch.tables)
+    whole = {kind: pl.concat([each[kind] for each in tables]) for kind in tables[0]}
+    return PartResult(whole, damaged=sums.damaged, extra=sums.extra, reproducible=sums.reproducible)

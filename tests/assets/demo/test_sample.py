@@ -17,6 +17,7 @@ from assets.demo.pages import bad_pages, contact_pages, own_pages
 from assets.demo.sample import FILES, SNAPSHOTS, build_sample, later_release, reworded
 from assets.demo.templates import wrap
 from assets.demo.texts import plain_to_html, to_html
+from tests.pipeline import warcs
 
 
 @pytest.fixture(scope="module")
@@ -84,16 +85,13 @@ def test_bars_of_the_demo(sample: tuple[Path, dict[str, Any]]) -> None:
     import polars as pl
 
     from pipeline.config import load_config
-    from pipeline.extract import extract_warc
     from pipeline.filters.run import filter_documents
 
     config = load_config(preset="demo")
     reasons: Counter[str] = Counter()
     came = kept = kept_bytes = 0
     for path in sorted((sample[0] / "snapshots").rglob("*.warc.gz")):
-        extracted = extract_warc(
-            path, snapshot=path.parent.name, warc_file=path.name, config=config.extract
-        )
+        extracted = warcs.extracted(path, config.extract, path.parent.name)
         filtered = filter_documents(extracted.tables["parts"], config.filter)
         for table in (extracted.tables["decisions"], filtered.tables["decisions"]):
             reasons.update(table["reason"].drop_nulls().to_list())

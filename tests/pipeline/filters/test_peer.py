@@ -122,12 +122,12 @@ def test_every_text_of_the_sources(shared: Path) -> None:
 @pytest.mark.shared
 def test_every_english_page_of_both_snapshots(shared: Path) -> None:
     from pipeline.config.extract import ExtractConfig
-    from pipeline.extract import extract_warc
+    from tests.pipeline import warcs
 
     texts: list[str] = []
     config = ExtractConfig(mode="resiliparse")  # the fastest; the rules are what is tested
     for path in sorted((shared / "data" / "snapshots").glob("*/*.warc.gz")):
-        result = extract_warc(path, snapshot=path.parent.name, warc_file=path.name, config=config)
+        result = warcs.extracted(path, config, path.parent.name)
         texts += result.tables["parts"]["text"].to_list()
     pages = english(texts)
     assert len(pages) > 2500

@@ -52,8 +52,8 @@ END_COMMENT = np.frombuffer(b"-->", np.uint8).copy()
 def scan(buffer: Any, lexicon: Any) -> Any:
     """(text, blocks, element rows, hints, start and end of the title's bytes).
 
-    `buffer` is uint8, a page as lexbor writes it; `lexicon` is `vocabulary.LEXICON`, handed in
-    because kernels are cached by their own file. Title -1 where there is none.
+    `buffer` is uint8, a page as lexbor writes it; `lexicon` is `vocabulary.LEXICON`. Title -1 where
+    there is none.
     """
     sheet = new_sheet(buffer, lexicon)
     read_page(sheet)

@@ -124,7 +124,8 @@ def cut(
     n = 0
     for d in range(len(offsets) - 1):
         i, end = offsets[d], offsets[d + 1]
-        seed = OFFSET + np.uint64(modes[d])
+        # as a byte of its own: added to OFFSET, `-` of one mode would be `.` of another
+        seed = (OFFSET ^ np.uint64(modes[d])) * PRIME
         while True:
             begin = i
             line = -1

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pipeline.filters.edited import Edited
     from pipeline.words import Texts, Words
 
-CODE_VERSION = "2"
+CODE_VERSION = "3"
 LIBRARIES = ("polars", "numpy", "numba", "spacy", "icu4py")
 STAGE = "filtered_text"
 

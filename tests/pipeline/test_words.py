@@ -130,3 +130,26 @@ def test_a_few_such_characters_in_another_text_are_left_alone() -> None:
     words = tokenizer().words(texts_of(pl.Series([text])))
     assert words.spacing[0] == 0
     check(words, [reference(text)])
+
+
+KANA_TEXT, UNSPACED_TEXT = "これは日本語の文章です。" * 4, "这是一个中文句子。" * 4
+
+
+def _described(known: Tokenizer, text: str) -> tuple[list[int], list[int], int]:
+    """Lengths and flags of the tokens of a text, and its sentence breaks."""
+    words = known.words(texts_of(pl.Series([text])))
+    vocabulary = words.vocabulary
+    columns = (vocabulary.lengths[words.tokens], vocabulary.flags[words.tokens])
+    return columns[0].tolist(), columns[1].tolist(), int(words.breaks[0])
+
+
+def test_a_run_is_another_in_a_script_without_blanks() -> None:
+    # hashes that begin with the sum of mode and offset take `-`, `,` and `/` of these for `.`
+    plain, signs = "One . Two . 1 2 3 a b c", "。 - 。 , 。 / 。 1 2 a b"
+    for others in (KANA_TEXT, UNSPACED_TEXT):
+        other = others + signs
+        alone = [_described(Tokenizer(), text) for text in (plain, other)]
+        for texts in ([plain, other], [other, plain]):
+            one = Tokenizer()
+            found = {text: _described(one, text) for text in texts}
+            assert [found[plain], found[other]] == alone

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import io
 import zipfile
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -167,8 +168,9 @@ def parse(data: bytes, source: str) -> dict[str, NDArray[Any]]:
     try:
         with np.load(io.BytesIO(data), allow_pickle=False) as archive:
             return {name: archive[name] for name in archive.files}
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
-        message = f"{source} is no extractor model ({error})"
+    except (ValueError, OSError, EOFError, zlib.error, zipfile.BadZipFile) as error:
+        why = "no archive of arrays" if isinstance(error, ValueError) else error
+        message = f"{source} is no extractor model ({why})"
         raise GristmillError(message, hint="`gristmill extractor train` writes one") from error
 
 

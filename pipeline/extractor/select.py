@@ -7,7 +7,9 @@ Two forests give each block a probability, the second with the first one's answe
 from __future__ import annotations
 
 from dataclasses import dataclass
+from errno import EISDIR
 from functools import lru_cache
+from os import strerror
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -20,6 +22,7 @@ from pipeline.extractor import context, features, forest, kernels
 from pipeline.extractor.choice import keep, once
 from pipeline.extractor.tallies import tally
 from pipeline.extractor.vocabulary import B_FIRST, B_HASH, B_WORDS, GROUPS, HINT_ARTICLE, HINT_FORUM
+from pipeline.extractor.whole import complete
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -81,6 +84,8 @@ def load_model(path: Path | None = None) -> Model:
     path = path or SHIPPED_MODEL
     try:
         state = path.stat()
+        if path.is_dir():
+            raise IsADirectoryError(EISDIR, strerror(EISDIR))
     except OSError as error:
         message = f"the extractor model {path} cannot be read ({error.strerror})"
         raise UsageError(message, hint="`gristmill extractor train` writes one") from error
@@ -115,7 +120,9 @@ def kept_of(
     if comments == "drop" and is_article(page):
         p = np.where(in_comments(page), np.float32(0), p)
     words = page.blocks[:, B_WORDS]
-    return keep(once(p, words, page.blocks[:, B_HASH]), words)
+    p = once(p, words, page.blocks[:, B_HASH])
+    kept = keep(p, words)
+    return complete(page.blocks, page.parent, page.tag, page.bits, page.number, p, kept)
 
 
 def is_article(page: Page) -> bool:

@@ -130,6 +130,8 @@ def test_a_model_file_is_read_again_when_it_changed(tmp_path: Path) -> None:
     page = parse_page("<p>some text</p>")
     with pytest.raises(UsageError, match=r"m\.npz cannot be read"):
         select.load_model(path)
+    with pytest.raises(UsageError, match=r"cannot be read \(Is a directory\)"):
+        select.load_model(tmp_path)
     for moment, value in enumerate((1.0, -1.0)):
         path.write_bytes(select.pack(constant(value), constant(value)))
         os.utime(path, ns=(0, moment))

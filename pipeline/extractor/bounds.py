@@ -15,20 +15,33 @@ import numpy as np
 
 from pipeline.compiled import bare_kernel, kernel
 from pipeline.extractor.counts import PRIME, SEED, find
+from pipeline.extractor.items import (
+    DD,
+    DT,
+    LI,
+    NESTED,
+    enter_element,
+    leave_element,
+    new_items,
+    note_item,
+)
 from pipeline.extractor.vocabulary import fnv, open_table
 
 FLAT, FORMATTING, SCRIPT, OPTION = 1, 2, 3, 4
 """Tags that do not nest: void, or closed by their like. Tags that are opened again."""
 FLAT_TAGS = (
     "area base br col embed hr img input link meta param source track wbr "
-    "p li dt dd tr td th thead tbody tfoot"
+    "p tr td th thead tbody tfoot"
 )
 FORMATTING_TAGS = "b big code em font i nobr s small strike strong tt u"
 KINDS = open_table(
     [
         *((fnv(name), FLAT) for name in FLAT_TAGS.split(" ")),
         *((fnv(name), SCRIPT) for name in ("script", "style")),
-        (fnv("option"), OPTION),
+        *(
+            (fnv(name), kind)
+            for name, kind in (("option", OPTION), ("li", LI), ("dt", DT), ("dd", DD))
+        ),
         *((fnv(name), FORMATTING) for name in FORMATTING_TAGS.split(" ")),
     ]
 )
@@ -72,12 +85,13 @@ def survey(buffer: Any, kinds: Any, stops: Any) -> Any:
         np.zeros(NAMES, np.int64),
         np.zeros(NAMES, np.int64),
         np.zeros(VARIANTS, np.bool_),
+        new_items(),
     )
 
 
 @bare_kernel
 def count_tags(
-    buffer: Any, kinds: Any, stops: Any, open_tags: Any, variants: Any, seen: Any
+    buffer: Any, kinds: Any, stops: Any, open_tags: Any, variants: Any, seen: Any, items: Any
 ) -> Any:
     """Walk over the tags. `open_tags` and `variants` count by name."""
     n = len(buffer)
@@ -98,8 +112,11 @@ def count_tags(
             if kind == SCRIPT:
                 tag_end = script_end(buffer, tag_end, n)
         options += kind == OPTION and not close
-        if kind in (FLAT, OPTION):
+        if kind in (FLAT, OPTION) or kind >= LI:
             reopened += 0 if close else formatting
+            if kind >= LI:
+                note_item(items, kind, close)
+                deepest = max(deepest, level + items.state[NESTED])
             continue
         k = np.int64(name & np.uint64(NAMES - 1))
         before = min(open_tags[k], ALIKE * variants[k])
@@ -107,10 +124,12 @@ def count_tags(
             if open_tags[k] > 0:
                 open_tags[k] -= 1
                 level -= 1
+                leave_element(items, level)
         else:
             open_tags[k] += 1
+            enter_element(items, level)
             level += 1
-            deepest = max(deepest, level)
+            deepest = max(deepest, level + items.state[NESTED])
         if kind == FORMATTING:
             if not close:
                 note_variant(buffer, j, n, k, variants, seen)

@@ -178,7 +178,7 @@ def explain(error: ValidationError, model: type[Section] = Config) -> ConfigErro
     reason = str(first["msg"]).removeprefix("Value error, ")
     given = repr(first["input"])
     if "password" in reason:
-        given = "the address"  # it is not shown again
+        given = "what stands there"  # it is not shown again
     message = f"{key}: {given} is not allowed: {reason}{more}"
     return ConfigError(message, hint=f"change {key}" if key else None)
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from pipeline.config.base import Section
 from pipeline.config.language import Code, LanguageConfig, norwegian
+from pipeline.config.languages import check_code
 from pipeline.config.partial import partial
 from pipeline.config.urls import UrlConfig
 
@@ -27,6 +28,39 @@ MASSIVE_TEXT = "Gopher, arXiv:2112.11446, appendix A: "
 C4 = "C4, arXiv:1910.10683, section 2.2: "
 FINEWEB = "FineWeb, arXiv:2406.17557, section 3.6: "
 DCLM = "DCLM, arXiv:2406.11794, github.com/mlfoundations/dclm, baselines: "
+
+ORDERED = (("min_words", "max_words"), ("min_word_length", "max_word_length"))
+"""Keys of which the first must not be over the second: nothing would be kept."""
+
+
+def in_order(section: Section, general: Section | None = None) -> None:
+    """ValueError where a lowest value is over its highest.
+
+    `general`: the section for all, of which `section` changes some keys for one language. Its
+    lowest word length is not the one that languages without blanks are held against.
+    """
+    for low, high in ORDERED:
+        named = section.model_fields_set & {low, high}
+        if general is not None and (not named or named == {"max_word_length"}):
+            continue
+        values = [
+            getattr(general if general and key not in named else section, key)
+            for key in (low, high)
+        ]
+        if None not in values and values[0] > values[1]:
+            message = f"{low} {values[0]:g} is over {high} {values[1]:g}: nothing would be kept"
+            raise ValueError(message)
+
+
+def _code_or_rest(code: str) -> str:
+    return code if code == "*" else check_code(code)
+
+
+Words = Annotated[list[str], Field(min_length=1)]
+"""A list of none would be found in no document, and so drop them all."""
+StopWords = Annotated[
+    dict[Annotated[str, AfterValidator(_code_or_rest)], Words], BeforeValidator(norwegian)
+]
 
 
 class GopherConfig(Section):
@@ -59,7 +93,7 @@ class GopherConfig(Section):
     min_stop_words: int | None = Field(
         2, ge=0, le=1000, description=MASSIVE_TEXT + "fewest distinct stop words, English only"
     )
-    stop_words: dict[str, list[str]] = Field(
+    stop_words: StopWords = Field(
         {"en": ["the", "be", "to", "of", "and", "that", "have", "with"]},
         description=MASSIVE_TEXT + "stop words by language; '*' is the list of every language that "
         "has none of its own, without it there is no rule for those",
@@ -78,6 +112,11 @@ class GopherConfig(Section):
     duplicated_8_n_grams: float | None = _share(0.12, REPETITION.format("repeated 8-grams"))
     duplicated_9_n_grams: float | None = _share(0.11, REPETITION.format("repeated 9-grams"))
     duplicated_10_n_grams: float | None = _share(0.10, REPETITION.format("repeated 10-grams"))
+
+    @model_validator(mode="after")
+    def _in_order(self) -> GopherConfig:
+        in_order(self)
+        return self
 
 
 class C4Config(Section):
@@ -138,7 +177,7 @@ class DclmConfig(Section):
     min_stop_words: int | None = Field(
         2, ge=0, description=DCLM + "fewest stop words, also the same one again; English only"
     )
-    stop_words: list[str] = Field(
+    stop_words: Words = Field(
         ["the", "be", "to", "of", "and", "that", "have", "with"],
         description=DCLM + "in lower case; compared with words in any case",
     )
@@ -148,6 +187,11 @@ class DclmConfig(Section):
     max_removed_words: float | None = _share(
         0.05, DCLM + "most words of a page that may go with its lines"
     )
+
+    @model_validator(mode="after")
+    def _in_order(self) -> DclmConfig:
+        in_order(self)
+        return self
 
 
 GopherThresholds = partial(
@@ -192,3 +236,13 @@ class FilterConfig(Section):
         "or folders of them. They come before per_language and language.min_scores, and their "
         "languages join language.keep where that is not empty",
     )
+
+    @model_validator(mode="after")
+    def _languages_in_order(self) -> FilterConfig:
+        for code, rules in self.per_language.items():
+            try:
+                in_order(rules.gopher, self.gopher)
+            except ValueError as error:
+                message = f"per_language.{code}.gopher: {error}"
+                raise ValueError(message) from error
+        return self

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from pipeline.config.base import Section
 
@@ -30,3 +30,10 @@ class UrlConfig(Section):
     soft_threshold: int = Field(
         2, ge=1, description="FineWeb, arXiv:2406.17557: soft words to drop"
     )
+
+    @model_validator(mode="after")
+    def _categories_of_something(self) -> UrlConfig:
+        if self.ut1_categories and self.ut1 is None:
+            message = "ut1_categories are folders of ut1, which is not set"
+            raise ValueError(message)
+        return self

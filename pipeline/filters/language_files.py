@@ -91,7 +91,11 @@ def resolved(config: FilterConfig) -> FilterConfig:
         keep = data["language"]["keep"]
         if keep and code not in keep:
             keep.append(code)
-    return FilterConfig.model_validate(data)
+    try:
+        return FilterConfig.model_validate(data)
+    except ValidationError as error:
+        message = f"{KEY}: with its other settings, {error.errors()[0]['msg']}"
+        raise ConfigError(message, hint="mend the file, or filter.per_language") from error
 
 
 def read_language_files(locations: Iterable[str]) -> dict[str, LanguageFile]:

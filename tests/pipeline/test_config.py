@@ -33,6 +33,20 @@ def test_presets_are_valid(name: str) -> None:
         ("dedup.treshold=0.8", ["dedup.treshold", "did you mean 'threshold'"]),
         ("dedup.threshold=1.5", ["dedup.threshold", "1.5", "less than or equal to 1"]),
         ("filter.gopher.min_words=-1", ["filter.gopher.min_words", "-1"]),
+        (
+            "filter.gopher.min_words=200000",
+            ["filter.gopher", "min_words 200000", "max_words 100000"],
+        ),
+        (
+            "filter.dclm.max_word_length=2",
+            ["filter.dclm", "min_word_length 3", "max_word_length 2"],
+        ),
+        ("filter.per_language={de: {gopher: {max_words: 20}}}", ["per_language.de.gopher", "50"]),
+        ("filter.per_language={de: {gopher: {min_word_length: 12}}}", ["de.gopher", "12", "10"]),
+        ("filter.gopher.stop_words={deu: [der]}", ["filter.gopher.stop_words", "write 'de'"]),
+        ("filter.gopher.stop_words={en: []}", ["filter.gopher.stop_words.en", "at least 1"]),
+        ("filter.dclm.stop_words=[]", ["filter.dclm.stop_words", "at least 1"]),
+        ("filter.urls.ut1_categories=[adult]", ["filter.urls", "ut1_categories", "not set"]),
         ("nonsense=1", ["nonsense", "known here"]),
         ("snapshots.location=https://me:secret@host.example/x", ["snapshots.location", "password"]),
         ("storage.endpoint_url=http://a:b@127.0.0.1:9", ["storage.endpoint_url", "password"]),
@@ -44,6 +58,13 @@ def test_errors_name_key_value_and_fix(setting: str, words: list[str]) -> None:
         load_config(sets=[setting])
     assert [word for word in words if word not in str(caught.value)] == []
     assert "secret" not in str(caught.value)
+
+
+def test_a_language_without_blanks_may_have_shorter_words_than_the_lowest_of_others() -> None:
+    sets = ["filter.per_language={zh: {gopher: {max_word_length: 2}}}"]
+    assert "zh" in load_config(sets=sets).filter.per_language
+    words = ["filter.gopher.stop_words={no: [og], '*': [a]}"]
+    assert set(load_config(sets=words).filter.gopher.stop_words) == {"no", "*"}
 
 
 def test_settings_are_yaml() -> None:

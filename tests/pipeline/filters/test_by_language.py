@@ -132,10 +132,10 @@ def test_a_file_of_fineweb_2(tmp_path: Path) -> None:
 
 def test_files_come_before_settings_by_language(tmp_path: Path) -> None:
     folder = write(tmp_path, deu_Latn="max_avg_word_length: 12")
-    rules = {"de": {"gopher": {"max_word_length": 15, "max_words": 5}}}
+    rules = {"de": {"gopher": {"max_word_length": 15, "max_words": 500}}}
     given = resolved(config(language_files=[str(folder)], per_language=rules))
     assert section_json(given)["per_language"]["de"]["gopher"] == {
-        "max_word_length": 12.0, "max_words": 5,
+        "max_word_length": 12.0, "max_words": 500,
     }  # fmt: skip
     assert given.language.keep == []
 
@@ -177,6 +177,12 @@ def test_codes_of_files(tmp_path: Path) -> None:
 def test_absurd_files_are_refused(tmp_path: Path, name: str, text: str, message: str) -> None:
     folder = write(tmp_path / "configs", **{name: text})
     with pytest.raises(ConfigError, match=rf"(?s)filter\.language_files.*{name}\.yml.*{message}"):
+        resolved(config(language_files=[str(folder)]))
+
+
+def test_a_file_that_contradicts_the_other_settings_is_refused(tmp_path: Path) -> None:
+    folder = write(tmp_path / "configs", deu_Latn="min_avg_word_length: 12")
+    with pytest.raises(ConfigError, match=r"filter\.language_files.*12 is over max_word_length 10"):
         resolved(config(language_files=[str(folder)]))
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipeline.errors import GristmillError
+from pipeline.errors import ConfigError
 
 TABLE = """
 CREATE TABLE IF NOT EXISTS answers (
@@ -48,8 +48,8 @@ class LabelCache:
             with self._file:
                 self._file.execute(TABLE)
         except (sqlite3.Error, OSError) as error:
-            message = f"the cache of labels {path} cannot be opened: {error}"
-            raise GristmillError(message, hint="name another file with labeller.cache") from error
+            message = f"labeller.cache: {path} cannot be opened: {error}"
+            raise ConfigError(message, hint="name another file with labeller.cache") from error
 
     def find(self, texts: Sequence[str]) -> dict[str, Answer]:
         """Answers by hash of the text, for those of `texts` (hashes) that were asked about."""

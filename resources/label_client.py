@@ -174,9 +174,10 @@ def read_reply(answer: requests.Response) -> Reply | None:
         value: Any = answer.json()
         choice = value["choices"][0]
         text = choice["message"]["content"]
-    except (ValueError, KeyError, IndexError, TypeError):
+    except (ValueError, KeyError, IndexError, TypeError, RecursionError):
         return None
     used = value.get("usage") if isinstance(value.get("usage"), dict) else {}
     counts = [used.get(name) for name in ("prompt_tokens", "completion_tokens")]
     tokens = [n if isinstance(n, int) and n >= 0 else None for n in counts]
-    return Reply(text if isinstance(text, str) else "", tokens[0], tokens[1])
+    said = text.encode("utf-8", "replace").decode() if isinstance(text, str) else ""
+    return Reply(said, tokens[0], tokens[1])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field
 
@@ -12,9 +13,20 @@ from pipeline.config.base import Section, without_password
 VARIABLE = re.compile(r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")
 
 
+def _is_http(address: str) -> bool:
+    """Whether requests can be sent there."""
+    try:
+        parts = urlsplit(address)
+        host, _ = parts.hostname or "", parts.port
+        host.encode("idna")
+    except ValueError:  # brackets, a port over 65,535, a label of nothing
+        return False
+    return parts.scheme in ("http", "https") and bool(host) and not re.search(r"\s", address)
+
+
 def _endpoint(address: str | None) -> str | None:
     without_password(address)
-    if address is not None and not re.match(r"^https?://[^/\s]+", address):
+    if address is not None and not _is_http(address):
         message = "it is no http(s):// address, such as https://host.example/v1"
         raise ValueError(message)
     return address.rstrip("/") if address else address

@@ -17,6 +17,7 @@ import polars as pl
 import pytest
 
 from assets.cli import main
+from pipeline.config import load_config
 from pipeline.config.labeller import LabellerConfig
 from pipeline.errors import ConfigError, GristmillError, UsageError
 from resources.label_client import ChatClient
@@ -64,6 +65,8 @@ class _Handler(BaseHTTPRequestHandler):
             time.sleep(0.6)
         elif fault == "garbage":
             return self._send(200, "<html>busy</html>")
+        elif fault == "deep":
+            return self._send(200, "[" * 100_000)
         elif fault == "cut":
             return self._send(200, "{}", {"Content-Length": "900"})
         message = body["messages"][0]["content"]
@@ -154,7 +157,7 @@ def test_equal_texts_are_asked_about_once_and_empty_ones_never(
     assert len(endpoint.requests) == 1
 
 
-@pytest.mark.parametrize("fault", [429, 500, 503, "slow", "garbage", "cut"])
+@pytest.mark.parametrize("fault", [429, 500, 503, "slow", "garbage", "deep", "cut"])
 def test_what_passes_is_asked_again(endpoint: Endpoint, config: LabellerConfig, fault: Any) -> None:
     endpoint.faults = [fault, fault]
     assert by_text(labels(documents(), config)) == EXPECTED
@@ -208,6 +211,25 @@ def test_chatter_is_asked_again_once_and_then_counted(
     assert labels(documents(1), single).figures["to_ask"] == 0
     endpoint.faults = [{"say": "Well, 3 or 4"}]
     assert by_text(labels(documents(2), single))["d1"] == 1
+
+
+def test_an_answer_that_is_no_text_is_counted(endpoint: Endpoint, config: LabellerConfig) -> None:
+    endpoint.faults = [{"say": "\ud800"}] * 2
+    assert labels(documents(1), config).figures["reasons"] == {"labeller.unparsable": 1}
+
+
+@pytest.mark.parametrize(
+    "address", ["ftp://host.example", "host.example:80", "http://", "http://[v1", "http://a..b/v1",
+                "http://host.example:99999/v1", "http://host example/v1"],
+)  # fmt: skip
+def test_what_is_no_address_is_refused(address: str) -> None:
+    with pytest.raises(ConfigError, match=r"labeller\.base_url"):
+        load_config(overrides={"labeller": {"base_url": address}})
+
+
+def test_a_cache_that_is_none_is_refused(config: LabellerConfig, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"labeller\.cache"):
+        labels(documents(1), config.model_copy(update={"cache": str(tmp_path)}))
 
 
 def test_batches_and_partial_answers(endpoint: Endpoint, config: LabellerConfig) -> None:
@@ -280,8 +302,6 @@ def test_a_key_is_sent_and_never_shown(
 
 
 def test_a_key_in_the_configuration_is_refused_unseen() -> None:
-    from pipeline.config import load_config
-
     for pasted in ("sk-abc123def456", "sk_live_0123456789abcdef", "my key"):
         with pytest.raises(ConfigError) as caught:
             load_config(overrides={"labeller": {"api_key_env": pasted}})

@@ -14,7 +14,7 @@ from __future__ import annotations
 from pipeline.quality.evaluate import auc
 from pipeline.quality.labels import NEGATIVE, POSITIVE, QUALITY_LABELS, SAFETY_LABELS
 from pipeline.quality.plain_text import normalise
-from pipeline.quality.run import STAGE, score_documents
+from pipeline.quality.run import STAGE, check_scores, score_documents
 from pipeline.quality.scores import score_texts
 from pipeline.quality.split import held_out
 from pipeline.quality.train import TrainedClassifier, train_classifier
@@ -32,6 +32,7 @@ __all__ = [
     "STAGE",
     "TrainedClassifier",
     "auc",
+    "check_scores",
     "held_out",
     "normalise",
     "score_documents",

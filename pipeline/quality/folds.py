@@ -45,8 +45,8 @@ def leave_kinds_out(rows: pl.DataFrame, config: ClassifierConfig) -> dict[str, A
     return {
         "leave_kinds_out": {
             "one": {
-                "auc_mean": _mean([row["auc"] for row in table]),
-                "auc_by_rows": _mean([row["auc"] for row in table], [r["rows"] for r in table]),
+                "auc_mean": mean([row["auc"] for row in table]),
+                "auc_by_rows": mean([row["auc"] for row in table], [r["rows"] for r in table]),
                 "kinds": table,
             },
             "both": both_at_once(known, kinds, config),
@@ -78,9 +78,15 @@ def one_by_one(
         others = (rows["good"] != good) & (rows["split"] == "dev")
         scores, held = _scored(rows, left | others, config)
         value = auc(scores, held["good"].to_numpy())
-        mean = float(np.mean(scores[(held["kind"] == kind).to_numpy()], dtype=np.float64))
+        mean_score = float(np.mean(scores[(held["kind"] == kind).to_numpy()], dtype=np.float64))
         found.append(
-            {"kind": kind, "good": good, "rows": n, "auc": value, "mean_score": round(mean, 4)}
+            {
+                "kind": kind,
+                "good": good,
+                "rows": n,
+                "auc": value,
+                "mean_score": round(mean_score, 4),
+            }
         )
     return found
 
@@ -100,7 +106,7 @@ def both_at_once(
         scored.append(scores)
         truth.append(good)
     return {
-        "auc_mean": _mean([value["auc"] for value in values]),
+        "auc_mean": mean([value["auc"] for value in values]),
         "auc_pooled": auc(np.concatenate(scored), np.concatenate(truth)),
         "folds": values,
     }
@@ -128,7 +134,9 @@ def _scored(
     return scores_of(model, held), held
 
 
-def _mean(values: list[float | None], weights: list[int] | None = None) -> float | None:
-    pairs = [(v, w) for v, w in zip(values, weights or [1] * len(values), strict=True) if v]
+def mean(values: list[float | None], weights: list[int] | None = None) -> float | None:
+    """The weighted mean of what is known, to six digits; null of nothing."""
+    weighted = zip(values, weights or [1] * len(values), strict=True)
+    pairs = [(value, weight) for value, weight in weighted if value is not None]
     total = sum(w for _, w in pairs)
     return round(sum(v * w for v, w in pairs) / total, 6) if total else None

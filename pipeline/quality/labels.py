@@ -49,6 +49,7 @@ def prepare(labels: pl.DataFrame, positive_label: str) -> pl.DataFrame:
     row has that) a usual name such as `good`; all other labels are the negative class.
     """
     names = _names(labels["label"])
+    _check_numbers(names)
     if is_graded(names):
         mark, good = names, names.cast(pl.Int8, strict=False) >= GOOD_GRADE
     else:
@@ -68,6 +69,16 @@ def prepare(labels: pl.DataFrame, positive_label: str) -> pl.DataFrame:
     digests = [xxhash.xxh3_64_intdigest(text.encode()) for text in rows["text"]]
     rows = rows.with_columns(pl.Series("order", digests, pl.UInt64))
     return rows.sort("order", "text", "mark", "split", "kind", "language")
+
+
+def _check_numbers(names: pl.Series) -> None:
+    """GristmillError for a scale that is not that of grades: which of it is good is not known."""
+    distinct = names.drop_nulls().unique().sort()
+    numbers = distinct.cast(pl.Float64, strict=False)
+    if len(distinct) > 2 and numbers.null_count() == 0 and not set(distinct) <= set(GRADES):
+        odd = ", ".join(repr(name) for name in distinct if name not in GRADES)
+        message = f"labels are numbers, but neither 1 and 0 nor grades 0 to 5: {odd[:100]}"
+        raise GristmillError(message, hint="round a score to whole grades, or write 1 and 0")
 
 
 def _optional(labels: pl.DataFrame, *names: str) -> pl.Series:

@@ -16,7 +16,12 @@ import polars as pl
 from pipeline.errors import ConfigError
 from pipeline.part import PartResult
 from pipeline.quality.labels import QUALITY_LABELS, SAFETY_LABELS
-from pipeline.quality.scores import load_classifier, score_columns, score_texts
+from pipeline.quality.scores import (
+    load_classifier,
+    positive_column,
+    score_columns,
+    score_texts,
+)
 from pipeline.quality.selection import Selection, row_thresholds
 from pipeline.quality.split import held_out
 
@@ -40,7 +45,7 @@ def score_documents(
     `safety.above`. A threshold without its model is a ConfigError. `extra.unscored` counts
     the documents that a model gave no score, for want of text.
     """
-    check(config, quality_model, safety_model, selection)
+    check_scores(config, quality_model, safety_model, selection)
     scores = score_columns(frame["text"], quality_model, QUALITY_LABELS)
     scored = frame.with_columns(
         scores["score"].alias("quality_score"),
@@ -62,13 +67,16 @@ def score_documents(
     return PartResult(tables, extra={"unscored": unscored})
 
 
-def check(
+def check_scores(
     config: ScoreConfig,
     quality_model: Path | None,
     safety_model: Path | None,
     selection: Selection | None,
 ) -> None:
-    """Refuse limits that nothing can be held against. Raises ConfigError naming the key."""
+    """Refuse limits that nothing can be held against, and models that give no score.
+
+    Raises ConfigError naming the key, UsageError naming the file.
+    """
     wants = {"min_quality": quality_model, "min_grade": quality_model, "max_safety": safety_model}
     for key, path in wants.items():
         value = getattr(config, key)
@@ -84,6 +92,9 @@ def check(
             message = f"score.min_grade is {config.min_grade}, but the classifier has the labels "
             message += ", ".join(sorted(model.labels)[:6])
             raise ConfigError(message, hint="train it on labels 0 to 5, or set score.min_quality")
+    for path, names in ((quality_model, QUALITY_LABELS), (safety_model, SAFETY_LABELS)):
+        if path and not (model := load_classifier(path)).graded:
+            positive_column(model.labels, names)
 
 
 def _threshold(

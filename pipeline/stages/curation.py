@@ -120,6 +120,8 @@ def score_input(
         config["selection"] = chosen.checksum
         chosen.selection.check_model(config["quality_model"])
         refs = (*refs, *chosen.refs)
+    selection = chosen.selection if chosen else None
+    quality.check_scores(mill.config.score, quality_model, safety_model, selection)
     spec = StageSpec("scored_text", quality.CODE_VERSION, quality.LIBRARIES, partition, config)
     gates = mill.config.gates
     rules = [yield_band(gates.yields.scored_text, gates.min_sample)]
@@ -128,7 +130,7 @@ def score_input(
         config=mill.config.score,
         quality_model=quality_model,
         safety_model=safety_model,
-        selection=chosen.selection if chosen else None,
+        selection=selection,
     )
     return run_stage(mill, spec, given, work, out, by_rows=True, rules=rules, refs=refs)
 

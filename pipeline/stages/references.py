@@ -137,8 +137,13 @@ def train_from_files(config: Config, paths: Sequence[Path]) -> TrainedClassifier
     import polars as pl
 
     sources = [FileSource(path, "") for path in sorted(paths, key=lambda path: path.name)]
-    frame = pl.concat([source.load().value for source in sources], how="diagonal_relaxed")
-    return train(_labelled(frame).tables["parts"], config)
+    loaded = [source.load() for source in sources]
+    given = _labelled(pl.concat([one.value for one in loaded], how="diagonal_relaxed"))
+    trained = train(given.tables["parts"], config)
+    decided = [given.tables["decisions"], *(o.rejected for o in loaded if o.rejected is not None)]
+    reasons = pl.concat([rows.select("reason") for rows in decided])["reason"].drop_nulls()
+    trained.report["rejected"] = dict(sorted(reasons.value_counts().iter_rows()))
+    return trained
 
 
 def benchmark_sets(mill: Mill) -> Manifest:

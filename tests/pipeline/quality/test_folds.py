@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from pipeline.quality.folds import deal, kinds_of, leave_kinds_out
+from pipeline.quality.folds import deal, kinds_of, leave_kinds_out, mean
 from pipeline.quality.labels import prepare, with_split
 from tests.pipeline.quality.material import BAD, GOOD, SMALL
 
@@ -55,3 +55,9 @@ def test_the_same_answer_in_any_order_and_over_a_bound() -> None:
     shuffled = rows(FOUR).sample(fraction=1, shuffle=True, seed=3)
     assert leave_kinds_out(shuffled, few) == one
     assert sum(row["rows"] for row in one["leave_kinds_out"]["one"]["kinds"]) == 30
+
+
+def test_a_mean_counts_what_is_always_wrong_and_not_what_is_unknown() -> None:
+    assert mean([0.0, 1.0, None]) == 0.5
+    assert mean([0.0, 1.0], [1, 3]) == 0.75
+    assert mean([None]) is None

@@ -115,3 +115,13 @@ def test_the_asset(folder: Path, tmp_path: Path) -> None:
     assert 0 < found.content.counts.kept < 40
     one = mill_of(root, select={"keep": 0.5, "snapshots": ["S-2"]})
     assert selection(one).content.counts.kept == 40
+
+
+def test_what_is_no_model_is_refused_before_work_starts(folder: Path, tmp_path: Path) -> None:
+    documents = folder / "docs-0.jsonl"
+    out = tmp_path / "out"
+    assert call("score", documents, "--model", documents, "--out", out) == 2
+    model = folder / "model-1.bin"
+    for setting in ("score.min_grade=3", "score.max_safety=0.5"):
+        assert call("score", documents, "--model", model, "--out", out, "--set", setting) == 2
+    assert not out.exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -9,10 +10,12 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from pipeline.config.score import ClassifierConfig
+from pipeline.config import Config
+from pipeline.config.score import ClassifierConfig, ScoreConfig
 from pipeline.errors import GristmillError
 from pipeline.layout import sha256_hex
 from pipeline.quality.train import passes, pieces, train_classifier
+from pipeline.stages.references import train_from_files
 from tests.pipeline.quality.material import SMALL, graded, labels
 
 ELSEWHERE = """
@@ -81,6 +84,26 @@ def test_grades_are_labels_of_their_own() -> None:
     assert total == {"positive": 60, "negative": 60}  # 3 and above are good
     with pytest.raises(GristmillError, match="no positive row"):
         train_classifier(graded().filter(pl.col("label") < 3), SMALL)
+
+
+@pytest.mark.parametrize("stray", ["6", "2.5", "-1"])
+def test_another_scale_is_refused(stray: str) -> None:
+    names = graded()["label"].cast(pl.String)
+    odd = graded().with_columns(label=pl.when(names == "5").then(pl.lit(stray)).otherwise(names))
+    with pytest.raises(GristmillError, match=rf"nor grades 0 to 5: '{stray}'"):
+        train_classifier(odd, SMALL)
+
+
+def test_rows_that_are_left_out_are_counted(tmp_path: Path) -> None:
+    rows = [{"id": k, "text": row["text"], "label": row["label"]} for k, row in
+            enumerate(labels().iter_rows(named=True))]  # fmt: skip
+    lines = [json.dumps(row) for row in [*rows, rows[0], {"id": "x", "text": "a b"}]]
+    path = tmp_path / "labels.jsonl"
+    path.write_text("\n".join([*lines, "{"]) + "\n")
+    config = Config(score=ScoreConfig(classifier=SMALL))
+    report = train_from_files(config, [path]).report
+    assert report["rows"] == len(rows)
+    assert report["rejected"] == {"input.bad_line": 2, "input.duplicate_id": 1}
 
 
 def test_pieces_of_a_text() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from pipeline.compiled import bare_kernel
+from pipeline.extractor import places
 
 LONGEST = 24
 """A raised text of more bytes is a remark: it gets a blank in front."""
@@ -112,6 +113,15 @@ def separate(out: Any, start: int, at: int, end: int, raised: bool, linked: bool
     if kind == LETTERS:
         return raised_letters(out, start, at, end)
     return raised_other(out, start, at, end)
+
+
+@bare_kernel
+def close_raised(sheet: Any, begin: Any, raised: bool) -> None:
+    """Mark what the `sup` or `sub` that closes has written; one inside it is marked already."""
+    s = sheet.state
+    linked = s[places.LINKS] > s[places.RAISED_LINKS] or s[places.LINK] > 0
+    s[places.OUT] = separate(sheet.out, s[places.START], begin, s[places.OUT], raised, linked)
+    s[places.SPACE] |= begin == s[places.START] and s[places.OUT] > s[places.START]
 
 
 @bare_kernel

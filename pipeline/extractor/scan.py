@@ -24,7 +24,7 @@ from pipeline.extractor.formulas import (
     skip_element,
     write_alternative,
 )
-from pipeline.extractor.raised import separate
+from pipeline.extractor.raised import close_raised
 from pipeline.extractor.raw_text import raw_text
 from pipeline.extractor.sheet import (
     BR,
@@ -208,7 +208,7 @@ def opened(
     elif t in (B, STRONG):
         s[at.BOLD] += 1
     elif t in (SUP, SUB):
-        s[at.RAISED], s[at.RAISED_LINKS] = s[at.OUT], s[at.LINKS]
+        s[at.RAISED_LINKS] = s[at.LINKS]
     elif t == MATH and s[at.MATH] == 0:
         s[at.MATH], s[at.MATH_SPACE] = v, s[at.SPACE]
         s[at.ALT_START], s[at.ALT_END] = alt_start, alt_end
@@ -281,11 +281,8 @@ def close_element(sheet: Any) -> None:
         s[at.BOLD] -= 1
     elif t == BUTTON:
         s[at.SPACE] = 1
-    elif t in (SUP, SUB) and s[at.RAISED] >= 0:
-        linked = s[at.LINKS] > s[at.RAISED_LINKS] or s[at.LINK] > 0
-        s[at.OUT] = separate(sheet.out, s[at.START], s[at.RAISED], s[at.OUT], t == SUP, linked)
-        s[at.SPACE] |= s[at.RAISED] == s[at.START] and s[at.OUT] > s[at.START]
-        s[at.RAISED] = -1
+    elif t in (SUP, SUB) and s[at.START] <= sheet.elements[v, at.E_AT] <= s[at.OUT]:
+        close_raised(sheet, sheet.elements[v, at.E_AT], t == SUP)
     elif v == s[at.MATH]:
         if s[at.DRAWN] != s[at.TOP] or s[at.OUT] == sheet.elements[v, at.E_AT]:
             write_alternative(sheet)

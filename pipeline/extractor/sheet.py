@@ -48,7 +48,7 @@ def new_sheet(buffer: Any, lexicon: Any) -> Any:
         np.zeros(at.N_STATE, np.int64),
         np.zeros(TITLE_SLOTS, np.uint64),
     )
-    sheet.state[at.RAISED] = sheet.state[at.TITLE_START] = -1
+    sheet.state[at.TITLE_START] = -1
     return sheet
 
 
@@ -254,7 +254,6 @@ def end_block(sheet: Any) -> None:
         s[at.BREAKS] = s[at.IMAGES] = 0
         s[at.OUT] = s[at.START] = end
     s[at.FIRST] = s[at.LINK_BYTES] = s[at.LINKS] = s[at.BOLD_BYTES] = s[at.SPACE] = 0
-    s[at.RAISED] = -1
 
 
 @bare_kernel

@@ -26,13 +26,15 @@ BLOCK_TAGS = _list(
 INLINE_TAGS = _list(
     "a abbr acronym b bdi bdo big cite code data del dfn em font i ins kbd label mark nobr q rp rt "
     "ruby s samp small span strike strong sub sup time tt u var button picture blink math msup "
-    "msub mfrac msubsup annotation annotation-xml mjx-container mjx-math mjx-assistive-mml"
+    "msub mfrac msubsup annotation annotation-xml mjx-container mjx-assistive-mml"
 )
 VOID_TAGS = _list(
     "area base br col embed hr img input link meta param source track wbr basefont bgsound frame "
     "keygen"
 )
-SKIPPED_TAGS = _list("head template svg select textarea object canvas video audio datalist map")
+SKIPPED_TAGS = _list(
+    "head template svg select textarea object canvas video audio datalist map mjx-math"
+)
 RAW_TAGS = _list("script style iframe noembed noframes xmp plaintext")
 
 TAGS = ["?", *BLOCK_TAGS, *INLINE_TAGS, *VOID_TAGS, *SKIPPED_TAGS, *RAW_TAGS]

@@ -46,6 +46,8 @@ def text(html: str) -> str:
             "word a remark of more than a few words",
         ),
         ("a<sup>b<p>c</p></sup>", "a^b\nc"),
+        ("10<sup>10<sup>6</sup></sup>", "10^(10^6)"),
+        ("x<sup>a<sub>1</sub></sup> y", "x^(a_1) y"),
     ],
 )
 def test_raised_and_lowered(html: str, expected: str) -> None:
@@ -89,6 +91,9 @@ ANNOTATION = (
         ('<math alttext="one half"><mfrac><mn>1</mn><mn>2</mn></mfrac></math>', "1/2"),
         ("<math><msup><mn>10</mn><mn>6</mn></msup><mo>=</mo><msub><mi>x</mi><mn>1</mn></msub>"
          "</math>", "10^6=x_1"),
+        ('so <mjx-container><mjx-math aria-hidden="true"><mjx-mi><mjx-c></mjx-c></mjx-mi>'
+         "</mjx-math><mjx-assistive-mml><math><msup><mi>x</mi><mn>2</mn></msup></math>"
+         "</mjx-assistive-mml></mjx-container> is", "so x^2 is"),
         ("<math><msubsup><mi>x</mi><mn>1</mn><mn>2</mn></msubsup></math>", "x_1^2"),
         ('<script type="math/tex"> </script>x', "x"),
         ('<script type="text/x-math">y</script>x', "x"),

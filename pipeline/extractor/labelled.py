@@ -21,6 +21,7 @@ from pipeline.warc import Record, read_records
 
 WARC_ENDINGS, GOLD_ENDINGS = (".warc", ".warc.gz"), (".jsonl", ".jsonl.gz")
 LABELLED = "give WARC files and JSONL with `url, text[, with, without]`, or a folder of both"
+COUNTED = ("pages_without_gold", "pages_repeated", "pages_unreadable", "damaged_stretches")
 Row = dict[str, Any]
 
 
@@ -33,7 +34,7 @@ class Labelled:
     """By URL; rows that say nothing are left out."""
     counts: dict[str, int] = field(default_factory=dict)
     """gold_rows, gold_without_label, gold_without_page, pages_without_gold, pages_repeated,
-    pages_unreadable."""
+    pages_unreadable, damaged_stretches."""
 
     def pages(self, max_bytes: int) -> Iterator[tuple[Row, str]]:
         """The gold row and the HTML of each labelled page, in the order of the files.
@@ -44,6 +45,7 @@ class Labelled:
         left = dict(self.gold)
         for path in self.warcs:
             for record in read_records(path, path.name):
+                self.counts["damaged_stretches"] += record.damage is not None
                 if record.kind != "response" or not record.url:
                     continue
                 row = left.get(record.url)
@@ -93,7 +95,7 @@ def find_labelled(paths: Sequence[Path]) -> Labelled:
     if not gold:
         message = f"no gold row in {', '.join(map(str, golds))} has a text or segments"
         raise GristmillError(message, hint="each row needs `text`, or `with` and `without`")
-    counts = dict.fromkeys(("pages_without_gold", "pages_repeated", "pages_unreadable"), 0)
+    counts = dict.fromkeys(COUNTED, 0)
     return Labelled(warcs, gold, {"gold_rows": len(gold), "gold_without_label": unsaid, **counts})
 
 

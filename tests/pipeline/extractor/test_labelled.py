@@ -46,6 +46,7 @@ def test_rows_meet_their_pages(tmp_path: Path) -> None:
     assert labelled.counts == {
         "gold_rows": 3, "gold_without_label": 1, "gold_without_page": 1,
         "pages_without_gold": 1, "pages_repeated": 1, "pages_unreadable": 1,
+        "damaged_stretches": 0,
     }  # fmt: skip
 
 
@@ -116,3 +117,13 @@ def test_gold_of_other_pages_is_refused(tmp_path: Path) -> None:
     with pytest.raises(GristmillError, match="none of the 1 gold rows has a page") as caught:
         list(find_labelled([tmp_path]).pages(LIMIT))
     assert B in str(caught.value)
+
+
+def test_damage_is_counted(tmp_path: Path) -> None:
+    write(tmp_path / "a.warc", response(url=A), response(url=B))
+    cut = (tmp_path / "a.warc").read_bytes()[:-40]
+    (tmp_path / "a.warc").write_bytes(cut)
+    write_gold(tmp_path / "gold.jsonl", {"url": A, "text": "eins"})
+    labelled = find_labelled([tmp_path])
+    assert len(list(labelled.pages(LIMIT))) == 1
+    assert labelled.counts["damaged_stretches"] == 1

@@ -114,6 +114,7 @@ def test_a_second_snapshot_leaves_the_first_alone(world: World) -> None:
     assert world.tick() == {name: ["B"] for name in CHAIN[1:]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("asset", ["quality_classifier", "benchmark_sets", "word_lists"])
 def test_promoting_a_reference_moves_nothing(world: World, asset: str) -> None:
     arrive(world, "A")

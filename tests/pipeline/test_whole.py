@@ -74,6 +74,7 @@ def planned(mill: Mill) -> Whole:
     return found
 
 
+@pytest.mark.slow
 def test_the_plan_of_one_file_in_ten_is_what_ten_files_give(mill: Mill) -> None:
     one = planned(mill)
     assert (one.files, one.sample_files, one.missing) == (10, 1, ["token_shards"])

@@ -45,6 +45,7 @@ def with_files(material: Path, n: int) -> Path:
     return material
 
 
+@pytest.mark.slow
 def test_rounds_alternate_and_outputs_are_compared(material: Path) -> None:
     said: list[str] = []
     result = hold(FAKE, material, 2, said.append)
@@ -72,6 +73,7 @@ def test_a_side_that_fails_is_named_with_its_last_words(material: Path) -> None:
         hold(contest, material, 1, print)
 
 
+@pytest.mark.slow
 def test_every_mode_and_every_form_of_the_peer_has_its_round(material: Path) -> None:
     contest = replace(
         FAKE,
@@ -92,6 +94,7 @@ def test_every_mode_and_every_form_of_the_peer_has_its_round(material: Path) -> 
     assert mode == MODES.index("resiliparse"), "the setting reaches the side"
 
 
+@pytest.mark.slow
 def test_rounds_share_the_files_where_there_are_enough(material: Path) -> None:
     contest = replace(FAKE, ours=f"{HERE}:files", theirs=f"{HERE}:files", shared=True)
     result = hold(contest, with_files(material, 5), 2, lambda line: None)
@@ -101,6 +104,7 @@ def test_rounds_share_the_files_where_there_are_enough(material: Path) -> None:
     assert result["sides"]["gristmill"]["figures"] == {"files": 5.0}
 
 
+@pytest.mark.slow
 def test_rounds_repeat_the_files_where_there_are_too_few(material: Path) -> None:
     contest = replace(FAKE, ours=f"{HERE}:files", theirs=f"{HERE}:files", shared=True)
     result = hold(contest, with_files(material, 1), 2, lambda line: None)

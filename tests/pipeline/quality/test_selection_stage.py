@@ -50,6 +50,7 @@ def scored(folder: Path, out: Path, *more: object, model: int = 1) -> Dataset:
     return Dataset.open(open_store(str(out)))
 
 
+@pytest.mark.slow
 def test_fit_and_apply(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     everything = scored(folder, tmp_path / "all")
     assert everything.manifest.content.counts.kept == 120

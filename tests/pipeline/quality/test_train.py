@@ -134,6 +134,7 @@ def test_models_too_small_to_quantise_stay_whole() -> None:
     assert len(pruned.quantised) < len(pruned.model)
 
 
+@pytest.mark.slow
 @pytest.mark.shared
 def test_labelled_documents(shared: Path) -> None:
     frame = pl.read_ndjson(shared / "data/labels/quality.jsonl.gz")

@@ -153,9 +153,9 @@ def contact_pages(rng: random.Random) -> list[Page]:
 def bad_pages(rng: random.Random) -> list[Page]:
     """The planted pages that the filters exist for; the same ones for the same `rng` state."""
     makers = {
-        "spam": (_spam, 44), "thin": (_thin, 38), "links": (_links, 34), "lorem": (_lorem, 8),
-        "brackets": (_brackets, 10), "numbers": (_numbers, 14), "bullets": (_bullets, 14),
-        "repeated": (_repeated, 14), "ellipsis": (_ellipsis, 8), "shouting": (_shouting, 8),
+        "spam": (_spam, 60), "thin": (_thin, 44), "links": (_links, 48), "lorem": (_lorem, 8),
+        "brackets": (_brackets, 10), "numbers": (_numbers, 20), "bullets": (_bullets, 20),
+        "repeated": (_repeated, 20), "ellipsis": (_ellipsis, 8), "shouting": (_shouting, 8),
         "empty": (_empty, 4),
     }  # fmt: skip
     pages = []

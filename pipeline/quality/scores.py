@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from pipeline.errors import UsageError
+from pipeline.errors import GristmillError, UsageError
 from pipeline.quality.fasttext_file import LinearModel, read_linear
 from pipeline.quality.labels import GRADES
 from pipeline.quality.plain_text import normalised
@@ -89,7 +89,7 @@ def _load(path: str, stamp: int, size: int) -> Classifier:
 
 
 def load_classifier(path: Path) -> Classifier:
-    """The model of a file. UsageError where it is none."""
+    """The model of a file. GristmillError where it is none."""
     status = path.stat()
     return _load(str(path), status.st_mtime_ns, status.st_size)
 
@@ -101,7 +101,7 @@ def _open(path: str) -> Any:
         return fasttext.load_model(path)
     except ValueError as error:
         message = f"{path} is no fastText model: {error}"
-        raise UsageError(message, hint="gristmill classifier train makes one") from error
+        raise GristmillError(message, hint="gristmill classifier train makes one") from error
 
 
 def _by_library(model: Any, labels: Sequence[str], texts: Texts) -> NDArray[np.float32]:

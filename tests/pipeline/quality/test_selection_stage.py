@@ -121,7 +121,7 @@ def test_the_asset(folder: Path, tmp_path: Path) -> None:
 def test_what_is_no_model_is_refused_before_work_starts(folder: Path, tmp_path: Path) -> None:
     documents = folder / "docs-0.jsonl"
     out = tmp_path / "out"
-    assert call("score", documents, "--model", documents, "--out", out) == 2
+    assert call("score", documents, "--model", documents, "--out", out) == 1
     model = folder / "model-1.bin"
     for setting in ("score.min_grade=3", "score.max_safety=0.5"):
         assert call("score", documents, "--model", model, "--out", out, "--set", setting) == 2

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pipeline.dedup.greedy import Outcome
     from pipeline.dedup.measure import TextOf
 
-CODE_VERSION = "1"
+CODE_VERSION = "2"
 LIBRARIES = ("datasketch", "numba", "numpy", "polars", "xxhash")
 
 HELD_OUT = "held_out"

@@ -21,7 +21,7 @@ from pipeline.part import PartResult
 if TYPE_CHECKING:
     from pipeline.scrub.decontaminate import BenchmarkIndex
 
-CODE_VERSION = "1"
+CODE_VERSION = "2"
 LIBRARIES = ("numpy", "phonenumbers", "polars")
 
 KINDS = ("secret", "email", "iban", "card", "ip", "phone")

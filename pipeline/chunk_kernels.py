@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from pipeline.compiled import kernel
-from pipeline.word_kernels import OFFSET, PRIME, codepoint, mix
+from pipeline.word_kernels import OFFSET, PRIME, codepoint, find, mix
 
 ALPHA, LOWER, UPPER, DIGIT, SPLITS, STARTS, ENDS, ICON, QUOTE, BEFORE_DOT, CURRENCY = (
     1 << k for k in range(11)
@@ -61,13 +61,7 @@ def special(points: Any, begin: int, end: int, table: Any, longest: int) -> Any:
 @kernel
 def value(table: Any, h: Any) -> Any:
     """What an open-addressing table of (hash, value) has for a hash; 0 for none."""
-    mask = np.uint64(len(table) - 1)
-    slot = (h >> np.uint64(7)) & mask
-    while table[slot, 0] != 0:
-        if table[slot, 0] == h:
-            return np.int64(table[slot, 1])
-        slot = (slot + np.uint64(1)) & mask
-    return 0
+    return max(find(table, h), 0)
 
 
 @kernel

@@ -97,7 +97,7 @@ def test_the_floors_cost_few_right_labels(shared: Path) -> None:
 
 @pytest.mark.shared
 def test_the_second_backend_is_better_at_every_length(shared: Path) -> None:
-    pytest.importorskip("eldc")
+    pytest.importorskip("eldc", reason="the extra eldc is not installed")
     first, second = (shared_accuracy(shared, backend) for backend in ("lid176", "eldc"))
     for one, other in zip(first.sizes + first.lengths, second.sizes + second.lengths, strict=True):
         assert other.accuracy >= one.accuracy, one.name

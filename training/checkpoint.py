@@ -30,7 +30,6 @@ from torch.distributed.tensor import DTensor
 from training.errors import TrainingError
 from training.faults import fault
 from training.model import Decoder
-from training.parallel import World, agree
 from training.shards import checksum
 from training.verify import (
     LATEST,
@@ -42,6 +41,7 @@ from training.verify import (
     read_record,
     step_of,
 )
+from training.world import World, agree
 
 
 class Checkpoints:

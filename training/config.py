@@ -17,6 +17,9 @@ from pydantic import Field, ValidationError, model_validator
 
 from training.errors import RunConfigError
 from training.recipes import RECIPES, Recipe
+from training.settings.launch import LaunchConfig
+from training.settings.parallel import ParallelConfig
+from training.settings.watch import WatchConfig
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 RECORD = "run.json"
@@ -25,7 +28,8 @@ PATHS = ("plan", "tokenizer", "out", "parent_root", "data_root")
 NOT_IDENTITY = {
     "name", "plan", "shards", "tokenizer", "out", "parent_root", "data_root", "nproc_per_node",
     "micro_batch", "checkpoint_every", "keep_checkpoints", "log_every", "stop_after",
-    "device", "timeout_seconds", "sigterm_seconds", "eval_every", "eval_rows", "max_skips",
+    "device", "parallel", "launch", "watch", "timeout_seconds", "sigterm_seconds", "eval_every",
+    "eval_rows", "max_skips",
 }  # fmt: skip
 
 
@@ -49,6 +53,9 @@ class RunConfig(Recipe):
     nproc_per_node: int | None = Field(default=None, ge=1, le=1024)
     """Processes; default: the GPUs, else 2 on CPU."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
+    parallel: ParallelConfig = ParallelConfig()
+    launch: LaunchConfig = LaunchConfig()
+    watch: WatchConfig = WatchConfig()
     seed: int = Field(default=0, ge=0, lt=2**63)
     checkpoint_every: int = Field(default=100, ge=1)
     keep_checkpoints: int = Field(default=3, ge=1)
@@ -148,9 +155,7 @@ def _complete(
 ) -> dict[str, Any]:
     """Recipe, then file, then defaults that follow from both; paths made absolute."""
     given = dict(content)
-    model = given.pop("model", {})
-    settings: dict[str, Any] = recipe | given
-    settings["model"] = recipe["model"] | model if isinstance(model, dict) else model
+    settings: dict[str, Any] = _merged(recipe, given)
     settings.setdefault("name", name)
     settings.setdefault("out", root / "checkpoints" / name)
     settings.setdefault("parent_root", root / "checkpoints")
@@ -166,6 +171,16 @@ def _complete(
             _absolute(s, root) if isinstance(s, str | Path) else s for s in shards
         ]
     return settings
+
+
+def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    """`above` over `below`, section by section."""
+    both = {
+        key: _merged(below[key], value)
+        for key, value in above.items()
+        if isinstance(value, dict) and isinstance(below.get(key), dict)
+    }
+    return below | above | both
 
 
 def _absolute(value: str | Path, root: Path) -> Path:

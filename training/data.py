@@ -249,22 +249,22 @@ class Batch:
 
 
 class Loader:
-    """Global batches of a run, of which a rank reads its share; no state but the step asked for."""
+    """Global batches of a run, of which a rank reads its share; no state at all."""
 
-    def __init__(self, sources: Sequence[Source], order: Order, global_batch: int) -> None:
-        self.sources, self.order, self.global_batch = list(sources), order, global_batch
+    def __init__(self, sources: Sequence[Source], order: Order) -> None:
+        self.sources, self.order = list(sources), order
 
-    def batch(self, first: int, rank: int = 0, world: int = 1) -> Batch:
-        """The share of `rank` in the global batch that starts at sample `first`."""
-        share = self.global_batch // world
-        indices = range(first + rank * share, first + (rank + 1) * share)
-        places = [self.order[index] for index in indices]
-        return Batch.of([self.sources[p.source].read(p.row) for p in places], indices)
+    def batch(self, indices: Sequence[int], rank: int = 0, world: int = 1) -> Batch:
+        """The share of `rank` in the global batch of these sample indices."""
+        share = len(indices) // world
+        own = indices[rank * share : (rank + 1) * share]
+        places = [self.order[index] for index in own]
+        return Batch.of([self.sources[p.source].read(p.row) for p in places], own)
 
-    def documents(self, first: int) -> list[tuple[str, int]]:
-        """(shard name, document in the shard) of the global batch that starts at sample `first`."""
+    def documents(self, indices: Sequence[int]) -> list[tuple[str, int]]:
+        """(shard name, document in the shard) of the segments of these samples."""
         out = []
-        for index in range(first, first + self.global_batch):
+        for index in indices:
             place = self.order[index]
             source = self.sources[place.source]
             shard, row = source.place(place.row)

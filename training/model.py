@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from training.recipes import ModelConfig
+from training.settings.model import ModelConfig
 
 
 class Attention(nn.Module):

@@ -50,7 +50,7 @@ def open_data(config: RunConfig, vocabulary: Vocabulary) -> Data:
             held_out.append(open_source(name, kept, config.context))
     sources = list(train.values())
     order = _order(config, sources, phases)
-    loader = Loader(sources, order, config.global_batch)
+    loader = Loader(sources, order)
     samples = config.steps * config.global_batch
     _check_length(config, order, samples)
     passes = ", ".join(f"{name} {n:.2f}" for name, n in loader.epochs(samples).items())

@@ -10,8 +10,8 @@ from training.config import RECORD, RunConfig
 from training.evaluate import Score
 from training.metrics import Line, Progress, StepLog, Tracker, read_lines
 from training.model import parameter_count
-from training.parallel import World
 from training.trainer import Trainer
+from training.world import World
 
 RESULT = "result.json"
 

@@ -18,13 +18,13 @@ import torch.distributed as dist
 from training.config import RunConfig, check_same_run, load_run
 from training.errors import RunConfigError, TrainingError
 from training.faults import fault
-from training.parallel import World, agree, join
 from training.plan import open_data
 from training.process import StopRequest, end_with_parent, hold
 from training.report import Report
 from training.shards import ShardError
 from training.trainer import Trainer
 from training.vocabulary import Vocabulary
+from training.world import World, agree, join
 
 LOCK_SECONDS = 45.0  # an orphaned job is ended within 30
 

@@ -8,23 +8,23 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-import torch.nn.functional as F
 from torch import Tensor
 
 from training.checkpoint import Checkpoints, load_weights
 from training.config import RunConfig
+from training.course import Course
 from training.data import Batch
 from training.errors import TrainingError
 from training.evaluate import HeldOut, Score
+from training.gradients import accumulate
 from training.guards import Guard
 from training.model import Decoder
 from training.optim import build_optimizer, learning_rate
-from training.parallel import World, shard
+from training.parallel import shard
 from training.plan import Data, earlier_plan
 from training.verify import find, read_record
 from training.vocabulary import Vocabulary
-
-ENTROPY_STRIDE = 8  # entropy of the predictions is taken at every 8th token: 1/8 of its cost
+from training.world import World
 
 
 class Trainer:
@@ -47,6 +47,7 @@ class Trainer:
             keep=config.keep_checkpoints,
             stamps=stamps | {"data": data.checksum},
         )
+        self.course = Course(config)
         self.step, self.tokens, self.finished = 0, 0, False
         self.skipped: list[int] = []
         self.saved: dict[str, Any] = {}
@@ -79,7 +80,7 @@ class Trainer:
     def save(self) -> None:
         """Commit a checkpoint of the step just done."""
         progress = {
-            "next_sample": self.step * self.config.global_batch,
+            "next_sample": self.course.samples_until(self.step),
             "tokens": self.tokens,
             "skipped": self.skipped,
             "skipped_in_row": int(self.guard.in_row.item()),
@@ -93,7 +94,7 @@ class Trainer:
     def advance(self) -> None:
         """Count the step that was just done."""
         self.step += 1
-        self.tokens += self.config.global_batch * self.config.context
+        self.tokens += self.course.batch_size(self.step) * self.config.context
 
     def rates(self, began: float) -> dict[str, float]:
         """Learning rate and speed of the step that began at `began` (monotonic seconds)."""
@@ -123,14 +124,17 @@ class Trainer:
         The loss is the mean over the targets of the global batch, whatever rank they are on.
         """
         config, world, device = self.config, self.world, self.world.device
-        first = self.step * config.global_batch
-        batch = self.data.loader.batch(first, world.rank, world.size)
+        indices = self.course.indices(self.step + 1)
+        batch = self.data.loader.batch(indices, world.rank, world.size)
         fields = to_device(batch, device)
         counts, histogram = shared_counts(batch, fields, self.vocabulary.size, stop)
         rate = learning_rate(self.step + 1, config)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        sums = self._backward(fields, counts[0])
+        self.optimizer.zero_grad(set_to_none=True)
+        _, size = config.accumulation(world.size)
+        # the reduction of gradients is a mean over ranks; the loss is one over targets
+        sums = accumulate(self.model, fields, size, (world.size / counts[0]).float())
         dist.all_reduce(sums)
         loss = sums[0] / counts[0]
         norm, skipped = self.guard.step(self.optimizer, loss)
@@ -144,26 +148,6 @@ class Trainer:
             "batch_checksum": counts[2],
         }
         return values, counts[1]
-
-    def _backward(self, fields: list[Tensor], n_targets: Tensor) -> Tensor:
-        """Gradients of the rank's share, in micro-batches; returns [loss, entropy, its tokens]."""
-        _, size = self.config.accumulation(self.world.size)
-        micro = list(zip(*(torch.split(f, size) for f in fields), strict=True))
-        sums = torch.zeros(3, dtype=torch.float64, device=self.world.device)
-        self.optimizer.zero_grad(set_to_none=True)
-        for number, (tokens, positions, documents, mask, targets) in enumerate(micro):
-            last = number == len(micro) - 1
-            self.model.set_requires_gradient_sync(last)  # type: ignore[operator]
-            self.model.set_is_last_backward(last)  # type: ignore[operator]
-            logits = self.model(tokens, positions, documents).flatten(0, 1).float()
-            wanted = torch.where(mask, targets, -100).flatten()
-            loss = F.cross_entropy(logits, wanted, ignore_index=-100, reduction="sum")
-            # the reduction of gradients is a mean over ranks; the loss is one over targets
-            torch.autograd.backward(loss * (self.world.size / n_targets).float())
-            with torch.no_grad():
-                seen = torch.log_softmax(logits.detach()[::ENTROPY_STRIDE], -1)
-                sums += torch.stack([loss.double(), *(entropy_sums(seen, wanted))])
-        return sums
 
 
 def to_device(batch: Batch, device: torch.device) -> list[Tensor]:
@@ -192,13 +176,6 @@ def entropy(histogram: Tensor) -> Tensor:
     """Nats of a token drawn from these counts."""
     share = histogram / histogram.sum()
     return torch.special.entr(share).sum()
-
-
-def entropy_sums(log_probabilities: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
-    """(sum of nats, number) of the predictions at every `ENTROPY_STRIDE`-th token with a target."""
-    counted = (wanted[::ENTROPY_STRIDE] >= 0).double()
-    nats = -(log_probabilities.exp() * log_probabilities).sum(-1).double()
-    return (nats * counted).sum(), counted.sum()
 
 
 def parent_of(config: RunConfig) -> Path:

@@ -24,8 +24,8 @@ def ours(material: Material) -> Trial:
     source = open_source("web", [material.path("bench")], tiny_cpu().context)
     steps = source.n_rows // BATCH
     order = Order(["web"], [source.n_rows], [(source.n_rows, [1.0])], seed=0)
-    loader = Loader([source], order, BATCH)
-    loader.batch(0)
+    loader = Loader([source], order)
+    loader.batch(range(BATCH))
 
     def finding(batches: list[Batch]) -> "pl.DataFrame":
         counts = sum(
@@ -35,7 +35,7 @@ def ours(material: Material) -> Trial:
 
     size = int(steps * BATCH * tiny_cpu().context * source.shards[0].tokens.itemsize)
     return Trial(
-        run=lambda: [loader.batch(step * BATCH) for step in range(steps)],
+        run=lambda: [loader.batch(range(n, n + BATCH)) for n in range(0, steps * BATCH, BATCH)],
         finding=finding,
         documents=steps * BATCH,
         size=size,

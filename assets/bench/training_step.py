@@ -71,10 +71,10 @@ def ours(material: Material) -> Trial:
     import torch
 
     from training.model import Decoder
-    from training.parallel import join
     from training.plan import open_data
     from training.trainer import Trainer
     from training.vocabulary import Vocabulary
+    from training.world import join
 
     config = _run(material)
     vocabulary = Vocabulary.open(config.tokenizer)
@@ -100,6 +100,7 @@ def transformers(material: Material) -> Trial:
     import torch
     import transformers as peer
 
+    from training.course import Course
     from training.export import exported_tensors, model_config
     from training.model import Decoder
     from training.optim import build_optimizer, learning_rate
@@ -110,6 +111,7 @@ def transformers(material: Material) -> Trial:
     config = _run(material)
     vocabulary = Vocabulary.open(config.tokenizer)
     loader = open_data(config, vocabulary).loader
+    course = Course(config)
     start = Decoder(config.model, vocabulary.size, config.context)
     start.init_weights(config.seed)
     shape = model_config(config, vocabulary)
@@ -123,7 +125,8 @@ def transformers(material: Material) -> Trial:
     def step(number: int) -> None:
         for group in optimizer.param_groups:
             group["lr"] = learning_rate(number + 1, config)
-        losses.append(_step(model, optimizer, loader.batch(number * config.global_batch), config))
+        batch = loader.batch(course.indices(number + 1))
+        losses.append(_step(model, optimizer, batch, config))
 
     def logits() -> Any:
         fresh = peer.AutoModelForCausalLM.from_config(made)

@@ -9,10 +9,10 @@ import pytest
 import torch.distributed as dist
 
 from training.config import load_run
-from training.parallel import World, join
 from training.plan import open_data
 from training.trainer import Trainer
 from training.vocabulary import Vocabulary
+from training.world import World, join
 
 
 @pytest.fixture

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from training.model import Decoder, parameter_count
-from training.recipes import RECIPES, ModelConfig
+from training.recipes import RECIPES
+from training.settings.model import ModelConfig
 
 SMALL = ModelConfig(layers=2, dim=32, heads=4, kv_heads=2, ffn=64)
 

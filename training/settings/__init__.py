@@ -1,0 +1,1 @@
+"""Sections of a run file, one module each, beside what they configure by name. No torch here."""

@@ -17,6 +17,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from training.errors import RunConfigError
 from training.recipes import RECIPES, Recipe
+from training.settings.data import PhaseConfig, increasing
 from training.settings.launch import LaunchConfig
 from training.settings.parallel import ParallelConfig
 from training.settings.watch import WatchConfig
@@ -42,6 +43,8 @@ class RunConfig(Recipe):
     """The training plan written by the mixture; or `shards`."""
     shards: list[Path] = Field(default=[])
     """Shards by prefix, or folders of them, mixed by their size."""
+    phases: list[PhaseConfig] = Field(default=[])
+    """Weights of the sources by token count, in place of those of the plan or of the sizes."""
     data_root: Path | None = None
     """Folder that the paths of the plan start from; default: the store the plan lies in."""
     tokenizer: Path
@@ -83,20 +86,24 @@ class RunConfig(Recipe):
         if self.warmup_steps >= self.steps:
             message = f"warmup_steps {self.warmup_steps} must be below steps {self.steps}"
             raise ValueError(message)
+        increasing(self.batch_ramp, "batch_ramp")
+        increasing(self.phases, "phases")
         return self
 
-    def accumulation(self, world: int) -> tuple[int, int]:
+    def accumulation(self, world: int, batch: int | None = None) -> tuple[int, int]:
         """(micro-batches a step, sequences in each) for every one of `world` ranks, all alike.
 
-        Uneven ones would wait for each other for ever. RunConfigError where the world size does not
-        divide the global batch.
+        `batch`: sequences of the step, default `global_batch`. Uneven ones would wait for each
+        other for ever. RunConfigError where the world size does not divide every global batch.
         """
-        if self.global_batch % world:
-            message = f"global_batch {self.global_batch} cannot be shared by {world} processes"
-            fits = [n for n in range(world, 0, -1) if self.global_batch % n == 0]
-            hint = f"set nproc_per_node: {fits[0]}, or global_batch to a multiple of {world}"
-            raise RunConfigError(message, hint=hint)
-        share = self.global_batch // world
+        sizes = [*(stage.global_batch for stage in self.batch_ramp), self.global_batch]
+        for size in sizes:
+            if size % world:
+                message = f"global_batch {size} cannot be shared by {world} processes"
+                fits = [n for n in range(world, 0, -1) if not any(s % n for s in sizes)]
+                hint = f"set nproc_per_node: {fits[0]}, or global_batch to a multiple of {world}"
+                raise RunConfigError(message, hint=hint)
+        share = (batch or self.global_batch) // world
         size = max(n for n in range(1, min(self.micro_batch, share) + 1) if share % n == 0)
         return share // size, size
 

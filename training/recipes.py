@@ -13,6 +13,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from training.settings.data import RampStage
 from training.settings.model import ModelConfig
 from training.settings.section import Section
 from training.settings.spikes import SpikeConfig
@@ -26,6 +27,10 @@ class Recipe(Section):
     """Tokens of one sequence."""
     global_batch: int = Field(default=16, ge=1, le=1_000_000)
     """Sequences of one step, over all ranks."""
+    batch_ramp: list[RampStage] = Field(default=[])
+    """Smaller global batches at the start, each up to a token count."""
+    packing: Literal["best_fit", "concatenate"] = "best_fit"
+    """How documents fill sequences; see `training.rows`."""
     micro_batch: int = Field(default=8, ge=1, le=65_536)
     """Most sequences that one rank holds at a time; it sets memory, not the result."""
     lr: float = Field(default=3e-3, gt=0, le=1)

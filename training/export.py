@@ -22,7 +22,8 @@ from torch import Tensor
 from training.checkpoint import write_text
 from training.config import RunConfig
 from training.errors import TrainingError
-from training.model import Decoder, parameter_count
+from training.flops import parameter_count
+from training.model import Decoder
 from training.sampling import OpenedRun, open_model
 from training.shards import ShardError, checksum
 from training.vocabulary import END_OF_TEXT, Vocabulary

@@ -160,11 +160,3 @@ def rotate(x_BHTE: Tensor, cos_BTE: Tensor, sin_BTE: Tensor) -> Tensor:
     cos, sin = cos_BTE[:, None], sin_BTE[:, None]
     a, b = x_BHTE.float().chunk(2, dim=-1)
     return torch.cat((a * cos - b * sin, a * sin + b * cos), dim=-1).type_as(x_BHTE)
-
-
-def parameter_count(c: ModelConfig, vocab_size: int) -> int:
-    """Parameters of the model, without building it."""
-    attention = c.dim * c.head_dim * 2 * (c.heads + c.kv_heads)
-    norms = 2 * c.dim + (2 * c.head_dim if c.qk_norm else 0)
-    embeddings = vocab_size * c.dim * (1 if c.tied_embeddings else 2)
-    return c.layers * (attention + 3 * c.dim * c.ffn + norms) + c.dim + embeddings

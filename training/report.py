@@ -8,8 +8,8 @@ from typing import Any
 from training.checkpoint import write_text
 from training.config import RECORD, RunConfig
 from training.evaluate import Score
+from training.flops import parameter_count
 from training.metrics import Line, Progress, StepLog, Tracker, read_lines
-from training.model import parameter_count
 from training.trainer import Trainer
 from training.world import World
 

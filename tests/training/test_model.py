@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from training.model import Decoder, parameter_count
+from training.flops import parameter_count
+from training.model import Decoder
 from training.recipes import RECIPES
 from training.settings.model import ModelConfig
 

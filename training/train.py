@@ -3,7 +3,7 @@
 Read from `main`: join the others, build model and data, go on from the newest good checkpoint, then
 step, save and evaluate until the end, and write `result.json`. Killed anywhere, the same command
 goes on exactly: same batches, same losses. Exit codes: 0 done or stopped with a checkpoint saved,
-1 failed, 2 the run file is wrong.
+1 failed, 2 the run file is wrong, 3 no step was finished for too long (`training.watchdog`).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import time
 
 import torch.distributed as dist
 
+from training import watchdog
 from training.config import RunConfig, check_same_run, load_run
 from training.errors import RunConfigError, TrainingError
 from training.faults import fault
@@ -38,6 +39,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         config = load_run(parser.parse_args(arguments).run)
         stop = StopRequest(config.sigterm_seconds)
+        watchdog.start(int(os.environ.get("RANK", "0")), config.launch)
         world = join(config.device, config.timeout_seconds)
         check_same_run(config)
         config.accumulation(world.size)
@@ -48,6 +50,7 @@ def main(arguments: list[str] | None = None) -> int:
             sys.stderr.write(f"{type(error).__name__}: {error}\n")  # every rank finds the same
         return getattr(error, "exit_code", 1)
     finally:
+        watchdog.stop()
         if dist.is_initialized():
             dist.destroy_process_group()
     return 0
@@ -73,7 +76,8 @@ def train(config: RunConfig, world: World, stop: StopRequest) -> None:
     report.begin(told)
     try:
         why = steps_of(trainer, report, stop)
-        score = trainer.evaluate() if data.held_out and not why else None
+        with watchdog.slow("evaluation"):
+            score = trainer.evaluate() if data.held_out and not why else None
     except TrainingError:
         report.abandon()
         raise
@@ -89,9 +93,11 @@ def steps_of(trainer: Trainer, report: Report, stop: StopRequest) -> str:
         tick = time.monotonic()
         values, asked = trainer.train_step(bool(stop.reason))
         trainer.advance()
+        watchdog.beat(trainer.step)
         line = {"step": trainer.step, "tokens": trainer.tokens} | trainer.rates(tick)
         if trainer.data.held_out and config.eval_every and trainer.step % config.eval_every == 0:
-            line |= report.held_out(found := trainer.evaluate())
+            with watchdog.slow("evaluation"):
+                line |= report.held_out(found := trainer.evaluate())
             below = found.bits_per_byte < found.unigram_bits_per_byte
             trainer.finished = config.until == "unigram" and below
         fault("training.step")
@@ -104,7 +110,8 @@ def steps_of(trainer: Trainer, report: Report, stop: StopRequest) -> str:
         end = trainer.step == config.steps or trainer.finished or why
         if end or trainer.step % config.checkpoint_every == 0:
             report.flush()
-            trainer.save()
+            with watchdog.slow("checkpoint"):
+                trainer.save()
         elif trainer.step % config.log_every == 0:
             report.flush()
     return why

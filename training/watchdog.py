@@ -1,0 +1,157 @@
+"""Finds a rank that hangs: one that finishes no step within `launch.hang_seconds`. No torch here.
+
+A thread of each rank looks at the time of its last step. Past the limit it writes every thread's
+Python stack to the log and ends the process; the agent then starts all ranks again. A rank that
+only waits for the others gets the whole limit, one that is stuck by itself four fifths of it, so
+that the log names the one that is stuck. Starting (with compilation), evaluation and waiting for a
+checkpoint are known to take long: they have the limit `launch.slow_seconds`.
+
+The thread also writes a small file a second, the rank's beat. Where even that stops (SIGSTOP, a C
+call that never gives the interpreter back), `resources/supervisor.py` ends the process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+
+from training.settings.launch import LaunchConfig
+
+VARIABLE = "GRISTMILL_BEATS"
+"""Names the folder of this host's beats; the launcher makes it."""
+HUNG = 3
+"""Exit code of a rank that ended itself because it hung."""
+ALONE = 0.8  # share of the limit for a rank that waits for nobody
+STOPPED = 0.5  # share of the limit after which a process without a beat is ended
+START, STEP = "start", "step"
+COLLECTIVES = f"{os.sep}torch{os.sep}distributed{os.sep}"
+
+
+class Watchdog:
+    """The watch over one rank's main thread."""
+
+    def __init__(self, rank: int, limits: LaunchConfig, folder: Path | None) -> None:
+        self.rank, self.limits, self.folder = rank, limits, folder
+        self.step, self.phase, self.since = 0, START, time.monotonic()
+        self.tick = min(1.0, limits.hang_seconds / 10)
+        self._main = threading.get_ident()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True, name="watchdog")
+
+    def start(self) -> None:
+        """Begin to watch; SIGUSR1 writes the stacks of this process to its log from now on."""
+        faulthandler.register(signal.SIGUSR1, file=2, all_threads=True)
+        self._write()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the watch."""
+        self._ended.set()
+        self._thread.join()
+        if self.folder:
+            self._file(self.folder).unlink(missing_ok=True)
+
+    @property
+    def limit(self) -> float:
+        """Seconds that the present phase may last."""
+        return self.limits.hang_seconds if self.phase == STEP else self.limits.slow_seconds
+
+    def _watch(self) -> None:
+        while not self._ended.wait(self.tick):
+            self._write()
+            waited = time.monotonic() - self.since
+            if waited > self.limit * ALONE:
+                alone = not waits_for_others(sys._current_frames().get(self._main))
+                if alone or waited > self.limit:
+                    self._end(waited)
+
+    def _end(self, waited: float) -> None:
+        """Say so, show where, and end; nothing of this waits for the thread that hangs."""
+        key = "hang_seconds" if self.phase == STEP else "slow_seconds"
+        where = f"in {self.phase} " if self.phase != STEP else ""
+        text = (
+            f"rank {self.rank} hangs: no step finished {where}for {waited:.0f} s after step "
+            f"{self.step} (launch.{key} {self.limit:g}); its stacks:\n"
+        )
+        os.write(2, text.encode())
+        faulthandler.dump_traceback(file=2, all_threads=True)
+        os._exit(HUNG)
+
+    def _write(self) -> None:
+        """The beat; a folder that is gone, or a full disk, must not end a training."""
+        if self.folder is None:
+            return
+        content = {
+            "rank": self.rank,
+            "pid": os.getpid(),
+            "step": self.step,
+            "phase": self.phase,
+            "alive": time.monotonic(),  # one clock for all processes of a host
+            "silent_seconds": self.limits.hang_seconds * STOPPED,
+        }
+        file = self._file(self.folder)
+        with contextlib.suppress(OSError):
+            aside = file.with_suffix(f".{os.getpid()}")
+            aside.write_text(json.dumps(content), encoding="utf-8")
+            aside.replace(file)
+
+    def _file(self, folder: Path) -> Path:
+        return folder / f"rank-{self.rank}.json"
+
+
+def waits_for_others(frame: FrameType | None) -> bool:
+    """Whether a thread stands in a collective: one of its three innermost calls is torch's."""
+    for _ in range(3):
+        if frame is None:
+            return False
+        if COLLECTIVES in frame.f_code.co_filename:
+            return True
+        frame = frame.f_back
+    return False
+
+
+_watch: Watchdog | None = None
+
+
+def start(rank: int, limits: LaunchConfig) -> None:
+    """Watch this process's main thread, which calls, from now on."""
+    global _watch
+    place = os.environ.get(VARIABLE)
+    _watch = Watchdog(rank, limits, Path(place) if place else None)
+    _watch.start()
+
+
+def beat(step: int) -> None:
+    """The main thread finished a step. Costs some hundred nanoseconds; nothing without a watch."""
+    if _watch is not None:
+        _watch.step, _watch.phase, _watch.since = step, STEP, time.monotonic()
+
+
+@contextlib.contextmanager
+def slow(phase: str) -> Iterator[None]:
+    """While the main thread is inside (`evaluation`, `checkpoint`), the longer limit holds."""
+    if _watch is None:
+        yield
+        return
+    before, _watch.phase, _watch.since = _watch.phase, phase, time.monotonic()
+    try:
+        yield
+    finally:
+        _watch.phase, _watch.since = before, time.monotonic()
+
+
+def stop() -> None:
+    """End the watch: what follows may take as long as it likes."""
+    global _watch
+    if _watch is not None:
+        _watch.stop()
+    _watch = None

@@ -124,7 +124,7 @@ def trace_token(root: Store, place: str) -> dict[str, Any]:
         message = f"--token {place!r} is no SHARD:OFFSET"
         raise UsageError(message, hint="a shard's name, a colon, a token's position in it from 0")
     position = int(offset)
-    corpus, store, manifest, entry = _find_shard(root, shard.removesuffix(".bin"))
+    corpus, store, manifest, entry = find_shard(root, shard.removesuffix(".bin"))
     with store.local(entry.path) as path:
         import pyarrow.parquet as pq
 
@@ -142,7 +142,11 @@ def trace_token(root: Store, place: str) -> dict[str, Any]:
             "tokens": row, **story}  # fmt: skip
 
 
-def _find_shard(root: Store, shard: str) -> tuple[str, Store, Manifest, Entry]:
+def find_shard(root: Store, shard: str) -> tuple[str, Store, Manifest, Entry]:
+    """(corpus, its token_shards, the manifest that has the shard, its `.docs.parquet`).
+
+    Shards of earlier manifests are found as well. UsageError where no corpus has the shard.
+    """
     name = f"{shard}{DOCS_ENDING}"
     for corpus in _partitions(root, SHARDS) if SHARD.fullmatch(shard) else ():
         store = root.child(f"{SHARDS}/{corpus}")

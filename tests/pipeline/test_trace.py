@@ -11,7 +11,9 @@ from pipeline.config import Config, merge, validate
 from pipeline.dataset import Dataset
 from pipeline.errors import UsageError
 from pipeline.mill import Mill
+from pipeline.shard_documents import FACTS, documents_of
 from pipeline.stages import curation, tokens
+from pipeline.tokenize import read_documents
 from pipeline.trace import trace_doc, trace_token, trace_url
 from resources.mill import open_mill
 from tests import miniature, miniature_input
@@ -124,3 +126,33 @@ def test_an_unknown_url_and_document(mill: Mill) -> None:
         trace_url(mill.root, "https://nowhere.example/")
     with pytest.raises(UsageError, match="is in no corpus"):
         trace_doc(mill.root, "0" * 32)
+
+
+def test_every_document_of_a_batch_is_named(mill: Mill) -> None:
+    names = {c: shard(mill, c) for c in (FIRST, SOURCE)}
+    places = [(names[SOURCE], 1), (names[FIRST], 2), (names[FIRST], 0)]
+    places += places[:1]
+    found = documents_of(mill.root, places)
+    assert [(row["shard"], row["document"]) for row in found] == places
+    for row in found:
+        story = trace_token(mill.root, f"{row['shard']}:{row['first_token']}")
+        assert row["doc_id"] == story["doc_id"]
+        assert row["corpus"] == story["corpus"]
+        assert row["url"] == story["url"]
+        assert row["source_id"] == story.get("source_id")
+        told = story["tokens"]
+        assert row["quality"] == told["quality_score"]
+        for name in ("source", "language", "licence", "n_tokens"):
+            assert row[name] == told[name]
+    assert found[1]["url"]
+    assert found[0]["source_id"]
+    assert found[0] == found[3]
+
+
+def test_a_shard_of_elsewhere_is_unknown_and_a_number_too_high_is_refused(mill: Mill) -> None:
+    [row] = documents_of(mill.root, [("elsewhere", 3)])
+    assert row == {"shard": "elsewhere", "document": 3} | dict.fromkeys(FACTS)
+    name = shard(mill, FIRST)
+    n = len(read_documents(Path(mill.root.url, "token_shards", FIRST, name)))
+    with pytest.raises(UsageError, match=f"has no document {n}: it holds {n}"):
+        documents_of(mill.root, [(name, n)])

@@ -17,6 +17,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from training.errors import RunConfigError
 from training.recipes import RECIPES, Recipe
+from training.schedule import problem_of as schedule_problem
 from training.settings.data import PhaseConfig, increasing
 from training.settings.launch import LaunchConfig
 from training.settings.parallel import ParallelConfig
@@ -83,9 +84,8 @@ class RunConfig(Recipe):
         if (self.plan is None) == (not self.shards):
             message = "give either plan or shards, and one of them"
             raise ValueError(message)
-        if self.warmup_steps >= self.steps:
-            message = f"warmup_steps {self.warmup_steps} must be below steps {self.steps}"
-            raise ValueError(message)
+        if (problem := schedule_problem(self)) is not None:
+            raise ValueError(problem)
         increasing(self.batch_ramp, "batch_ramp")
         increasing(self.phases, "phases")
         return self
@@ -209,7 +209,10 @@ def _check_files(path: Path, config: RunConfig) -> None:
 def _explain(path: Path, error: ValidationError) -> RunConfigError:
     """The first complaint of pydantic as key, value, fix."""
     first = error.errors()[0]
-    key = ".".join(str(part) for part in first["loc"]) or "plan, shards, warmup_steps or model"
+    key = (
+        ".".join(str(part) for part in first["loc"])
+        or "plan, shards, warmup_steps, decay_share or model"
+    )
     value, kind = first["input"], first["type"]
     if kind == "missing":
         return RunConfigError(f"{path}: the key {key} is missing", hint=f"add `{key}: …`")

@@ -1,9 +1,9 @@
 """Named recipes: functions that return every setting of a training run. No torch here.
 
 A run file names a recipe and overrides single keys of it; `training.config` merges the two. Sources
-of the numbers: AdamW betas, weight decay, clip and the cosine to a tenth are those of Llama 2
-(arXiv:2307.09288); initialisation with scaled residual projections is GPT-2's; QK-norm and the
-export layout are Qwen3's (arXiv:2505.09388).
+of the numbers: AdamW betas, weight decay and clip are those of Llama 2 (arXiv:2307.09288);
+initialisation with scaled residual projections is GPT-2's; QK-norm and the export layout are
+Qwen3's (arXiv:2505.09388).
 """
 
 from __future__ import annotations
@@ -34,16 +34,27 @@ class Recipe(Section):
     micro_batch: int = Field(default=8, ge=1, le=65_536)
     """Most sequences that one rank holds at a time; it sets memory, not the result."""
     lr: float = Field(default=3e-3, gt=0, le=1)
-    min_lr_ratio: float = Field(default=0.1, ge=0, le=1)
-    """Learning rate at the end of the cosine, as a share of `lr`."""
+    schedule: Literal["wsd", "cosine", "linear"] = "wsd"
+    """How the learning rate falls; see `training.schedule`."""
+    decay_share: float = Field(default=0.2, ge=0, le=1)
+    """Share of the steps, the last ones, in which `wsd` falls."""
+    min_lr_ratio: float | None = Field(default=None, ge=0, le=1)
+    """Learning rate at the end as a share of `lr`; default: 0, with `cosine` 0.1."""
     warmup: int = Field(default=20, ge=0)
     """Most warm-up steps; a short run takes a tenth of its steps."""
+    optimizer: Literal["adamw", "muon"] = "adamw"
+    """`muon`: Muon for the matrices inside the blocks, AdamW for the rest; see `training.muon`."""
+    momentum: float = Field(default=0.95, ge=0, lt=1)
+    """Of Muon."""
     betas: list[float] = Field(default=[0.9, 0.95], min_length=2, max_length=2)
     eps: float = Field(default=1e-8, gt=0, lt=1e-2)
     weight_decay: float = Field(default=0.1, ge=0, le=1)
     """On matrices; none on norms and embeddings."""
     clip: float = Field(default=1.0, gt=0, le=1000)
     """Most norm of the gradient over all parameters."""
+    z_loss: float = Field(default=1e-5, ge=0, le=1)
+    """Weight of the squared log-normaliser of the predictions (PaLM, arXiv:2204.02311), which keeps
+    logits from drifting; the reported loss is without it. 1e-5 is OLMo 2's (arXiv:2501.00656)."""
     spikes: SpikeConfig = SpikeConfig()
     max_skips: int = Field(default=10, ge=1)
     """Steps skipped in a row (loss or gradient not finite) that end the run."""

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 
 from training.checkpoint import Checkpoints, load_weights
@@ -16,12 +15,12 @@ from training.course import Course
 from training.data import Batch
 from training.errors import TrainingError
 from training.evaluate import HeldOut, Score
-from training.gradients import accumulate
 from training.guards import Guard
 from training.model import Decoder
-from training.optim import build_optimizer, learning_rate
-from training.parallel import shard
+from training.optim import build_optimizer, set_rate
+from training.parallel import parallelise
 from training.plan import Data, earlier_plan
+from training.schedule import learning_rate
 from training.verify import find, read_record
 from training.vocabulary import Vocabulary
 from training.world import World
@@ -34,7 +33,8 @@ class Trainer:
         self.config, self.world, self.vocabulary, self.data = config, world, vocabulary, data
         model = Decoder(config.model, vocabulary.size, config.context)
         model.init_weights(config.seed)
-        self.model = shard(model.to(world.device), world, config.dtype)
+        self.parallel = parallelise(model.to(world.device), world, config)
+        self.model = self.parallel.model
         if config.parent:
             load_weights(parent_of(config), self.model, no_dist=False)
         self.optimizer = build_optimizer(self.model, config)
@@ -125,17 +125,13 @@ class Trainer:
         """
         config, world, device = self.config, self.world, self.world.device
         indices = self.course.indices(self.step + 1)
-        batch = self.data.loader.batch(indices, world.rank, world.size)
+        batch = self.data.loader.batch(indices, world.data_rank, world.data_size)
         fields = to_device(batch, device)
-        counts, histogram = shared_counts(batch, fields, self.vocabulary.size, stop)
-        rate = learning_rate(self.step + 1, config)
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
+        counts, histogram = shared_counts(batch, fields, self.vocabulary.size, stop, world)
+        set_rate(self.optimizer, learning_rate(self.step + 1, config))
         self.optimizer.zero_grad(set_to_none=True)
-        _, size = config.accumulation(world.size)
-        # the reduction of gradients is a mean over ranks; the loss is one over targets
-        sums = accumulate(self.model, fields, size, (world.size / counts[0]).float())
-        dist.all_reduce(sums)
+        sums, _ = self.parallel.accumulate(fields, (1 / counts[0]).float())
+        world.sum_(sums)
         loss = sums[0] / counts[0]
         norm, skipped = self.guard.step(self.optimizer, loss)
         values = {
@@ -157,7 +153,7 @@ def to_device(batch: Batch, device: torch.device) -> list[Tensor]:
 
 
 def shared_counts(
-    batch: Batch, fields: list[Tensor], vocab_size: int, stop: bool
+    batch: Batch, fields: list[Tensor], vocab_size: int, stop: bool, world: World
 ) -> tuple[Tensor, Tensor]:
     """Over all ranks, in one message: [targets, asked to stop, checksum] and token counts [V]."""
     tokens, documents = fields[0], fields[2]
@@ -168,7 +164,7 @@ def shared_counts(
     )
     histogram = torch.bincount(tokens[documents >= 0], minlength=vocab_size).double()
     both = torch.cat([own, histogram])
-    dist.all_reduce(both)
+    world.sum_(both)
     return both[:3], both[3:]
 
 

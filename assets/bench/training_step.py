@@ -103,8 +103,9 @@ def transformers(material: Material) -> Trial:
     from training.course import Course
     from training.export import exported_tensors, model_config
     from training.model import Decoder
-    from training.optim import build_optimizer, learning_rate
+    from training.optim import build_optimizer
     from training.plan import open_data
+    from training.schedule import learning_rate
     from training.vocabulary import Vocabulary
 
     torch.set_num_threads(1)

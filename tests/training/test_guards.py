@@ -10,7 +10,6 @@ import torch
 from tests.training.miniature import write_run
 from training.checkpoint import identity_of, state_of
 from training.errors import TrainingError
-from training.optim import learning_rate
 
 
 def poison(trainer: Any, value: float) -> Any:
@@ -66,12 +65,3 @@ def test_clipping_bounds_the_gradient(tmp_path: Path, trainer_of: Any) -> None:
     grads = [p.grad for p in trainer.model.parameters()]
     norm = torch.nn.utils.get_total_norm(grads).full_tensor()
     assert float(norm) == pytest.approx(0.01, rel=1e-3)
-
-
-def test_the_rate_warms_up_and_falls_to_its_floor(tmp_path: Path, trainer_of: Any) -> None:
-    config = trainer_of(write_run(tmp_path, steps=100, lr=1.0, warmup_steps=10)).config
-    rates = [learning_rate(step, config) for step in range(1, 101)]
-    assert rates[0] == pytest.approx(0.1)
-    assert rates[9] == 1.0
-    assert rates[-1] == pytest.approx(0.1)
-    assert rates[9:] == sorted(rates[9:], reverse=True)

@@ -6,40 +6,94 @@ of processes and the size of micro-batches do not change it.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from training.model import Decoder
+from training.losses import token_losses
 
 ENTROPY_STRIDE = 8  # entropy of the predictions is taken at every 8th token: 1/8 of its cost
+LOSS, ENTROPY, ENTROPY_TOKENS, Z_LOSS = range(4)
+"""Places in the sums of `accumulate`."""
 
 
-def accumulate(model: Decoder, fields: list[Tensor], size: int, scale: Tensor) -> Tensor:
-    """Add gradients of the share to the parameters; returns [loss, entropy, its tokens].
+class Tally:
+    """Sums over a share of a batch, added up on the device: `sums` [4] and `per_sequence`."""
 
-    `fields`: tokens, positions, documents, mask, targets, each [sequences, context]; `size`:
-    sequences a micro-batch; `scale`: what the summed loss is multiplied by before the backward
-    pass, 0-dimensional. The sums are those of this rank.
+    def __init__(self, device: torch.device) -> None:
+        self.sums = torch.zeros(4, dtype=torch.float64, device=device)
+        """[loss in nats, entropy in nats, tokens of the entropy, weighted z-loss]."""
+        self._sequences: list[Tensor] = []
+
+    @property
+    def per_sequence(self) -> Tensor:
+        """[sequences, 2] float32: nats and targets of each sequence, in the order of the batch."""
+        return torch.cat(self._sequences)
+
+    def add(self, nats: Tensor, mask: Tensor, entropy: Tensor, z_loss: Tensor) -> None:
+        """Of one micro-batch: nats and mask [B, T]; entropy [2] (nats, tokens); z-loss [].
+
+        The nats of tokens without a target are 0.
+        """
+        with torch.no_grad():
+            by_sequence = torch.stack([nats.sum(1), mask.sum(1)], 1)
+            self.sums += torch.cat([nats.sum()[None], entropy, z_loss[None]]).double()
+            self._sequences.append(by_sequence.float())
+
+
+def accumulate(
+    forward: Callable[..., Tensor],
+    fields: Sequence[Tensor],
+    size: int,
+    scale: Tensor,
+    *,
+    z_loss: float = 0.0,
+    model: Any = None,
+    vocabulary: Any = None,
+) -> tuple[Tensor, Tensor]:
+    """Add gradients of the share to the parameters; returns (sums, per_sequence), see `Tally`.
+
+    `forward`: (tokens, positions, documents) to logits; `fields`: tokens, positions, documents,
+    mask, targets, each [sequences, context]; `size`: sequences a micro-batch; `scale`: what the
+    summed loss is multiplied by before the backward pass, 0-dimensional; `z_loss`: weight of the
+    squared log-normaliser. `model`: the FSDP module whose gradients are reduced in the last
+    micro-batch only. `vocabulary`: process group that shares the logits' last axis.
     """
     micro = list(zip(*(torch.split(f, size) for f in fields), strict=True))
-    sums = torch.zeros(3, dtype=torch.float64, device=fields[0].device)
+    tally = Tally(fields[0].device)
     for number, (tokens, positions, documents, mask, targets) in enumerate(micro):
         last = number == len(micro) - 1
-        model.set_requires_gradient_sync(last)  # type: ignore[operator]
-        model.set_is_last_backward(last)  # type: ignore[operator]
-        logits = model(tokens, positions, documents).flatten(0, 1).float()
-        wanted = torch.where(mask, targets, -100).flatten()
-        loss = F.cross_entropy(logits, wanted, ignore_index=-100, reduction="sum")
+        if model is not None:
+            model.set_requires_gradient_sync(last)
+            model.set_is_last_backward(last)
+        logits = forward(tokens, positions, documents)
+        loss = tally_loss(tally, logits, mask, targets, z_loss=z_loss, vocabulary=vocabulary)
         torch.autograd.backward(loss * scale)
-        with torch.no_grad():
-            seen = torch.log_softmax(logits.detach()[::ENTROPY_STRIDE], -1)
-            sums += torch.stack([loss.double(), *(entropy_sums(seen, wanted))])
-    return sums
+    return tally.sums, tally.per_sequence
 
 
-def entropy_sums(log_probabilities: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
-    """(sum of nats, number) of the predictions at every `ENTROPY_STRIDE`-th token with a target."""
+def tally_loss(
+    tally: Tally,
+    logits: Tensor,
+    mask: Tensor,
+    targets: Tensor,
+    *,
+    z_loss: float = 0.0,
+    vocabulary: Any = None,
+) -> Tensor:
+    """The summed loss of a micro-batch, z-loss included, to be differentiated; 0-dimensional.
+
+    `logits` [B, T, V]. What is told of it goes to `tally`.
+    """
+    wanted = torch.where(mask, targets, -100).flatten()
+    nats, normaliser, entropy = token_losses(
+        logits.flatten(0, 1), wanted, stride=ENTROPY_STRIDE, group=vocabulary
+    )
     counted = (wanted[::ENTROPY_STRIDE] >= 0).double()
-    nats = -(log_probabilities.exp() * log_probabilities).sum(-1).double()
-    return (nats * counted).sum(), counted.sum()
+    entropies = torch.stack([(entropy.double() * counted).sum(), counted.sum()])
+    loss = nats.sum()
+    penalty = z_loss * normaliser.square().sum()
+    tally.add(nats.detach().view(mask.shape), mask, entropies, penalty.detach())
+    return loss + penalty if z_loss else loss

@@ -19,6 +19,7 @@ from training import watchdog
 from training.config import RunConfig, check_same_run, load_run
 from training.errors import RunConfigError, TrainingError
 from training.faults import fault
+from training.layout import check_layout
 from training.plan import open_data
 from training.process import StopRequest, end_with_parent, hold
 from training.report import Report
@@ -40,9 +41,9 @@ def main(arguments: list[str] | None = None) -> int:
         config = load_run(parser.parse_args(arguments).run)
         stop = StopRequest(config.sigterm_seconds)
         watchdog.start(int(os.environ.get("RANK", "0")), config.launch)
-        world = join(config.device, config.timeout_seconds)
+        world = join(config.device, config.timeout_seconds, config.parallel)
         check_same_run(config)
-        config.accumulation(world.size)
+        check_layout(config, world.size)
         claim(config, world)
         train(config, world, stop)
     except (TrainingError, ShardError) as error:

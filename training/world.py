@@ -1,6 +1,12 @@
-"""This process among the others: the process group of a rank, and its device.
+"""This process among the others: its process group, its device, and its place in the mesh.
 
-gloo on CPU, nccl on GPUs. What is done with the processes stands in `training.parallel`.
+gloo on CPU, nccl on GPUs. What is done with the processes stands in `training.parallel`, what their
+numbers must fulfil in `training.layout`. The mesh has the dimensions
+
+    pipeline, replicate, shard, tensor        from the slowest links to the fastest
+
+so that neighbours in rank share matrix products. Ranks that differ in replicate or shard only are
+the *data ranks*: they read different sequences. All others of a data rank read the same ones.
 """
 
 from __future__ import annotations
@@ -11,10 +17,13 @@ from datetime import timedelta
 
 import torch
 import torch.distributed as dist
+from torch import Tensor
 from torch._C._distributed_c10d import HashStore, PrefixStore, Store, TCPStore
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from training.errors import TrainingError
+from training.layout import Layout
+from training.settings.parallel import ParallelConfig
 
 
 @dataclass(frozen=True)
@@ -25,25 +34,55 @@ class World:
     size: int
     device: torch.device
     mesh: DeviceMesh
+    """All processes: pipeline, replicate, shard, tensor."""
+    data: DeviceMesh
+    """The ranks that read different sequences; one dimension."""
+    layout: Layout
 
     @property
     def first(self) -> bool:
         """Whether this is the one that writes logs, metrics and pointers."""
         return self.rank == 0
 
+    @property
+    def data_rank(self) -> int:
+        """Which share of the global batch this rank reads."""
+        return self.data.get_local_rank()
 
-def join(device: str, timeout_seconds: float) -> World:
+    @property
+    def data_size(self) -> int:
+        """Shares of the global batch."""
+        return self.layout.data_size
+
+    def sum_(self, tensor: Tensor) -> Tensor:
+        """Add up over the data ranks, in place; equal on all ranks afterwards if it was on those
+        of one data rank before."""
+        if self.data_size > 1:
+            dist.all_reduce(tensor, group=self.data.get_group())
+        return tensor
+
+    def gather(self, tensor: Tensor) -> Tensor:
+        """[n, ...] of each data rank, one after the other: [data_size * n, ...]."""
+        if self.data_size == 1:
+            return tensor
+        parts = [torch.empty_like(tensor) for _ in range(self.data_size)]
+        dist.all_gather(parts, tensor.contiguous(), group=self.data.get_group())
+        return torch.cat(parts)
+
+
+def join(device: str, timeout_seconds: float, parallel: ParallelConfig | None = None) -> World:
     """Join the process group that `torch.distributed.run` describes in the environment.
 
     The store is prefixed by the attempt: a restarted rank must not read the address of a dead one
     (with gloo and no prefix 2 of 4 jobs never recovered). Raises TrainingError where GPUs are
-    demanded and there are none.
+    demanded and there are none, RunConfigError where the degrees do not divide the processes.
     """
     cuda = torch.cuda.is_available()
     if device == "cuda" and not cuda:
         message = "device is 'cuda', and no GPU is visible to this process"
         raise TrainingError(message, hint="set device: cpu, or run where `nvidia-smi` lists a GPU")
     rank, size = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+    layout = Layout.of(parallel or ParallelConfig(), size)
     timeout = timedelta(seconds=timeout_seconds)
     kind = "cuda" if cuda and device != "cpu" else "cpu"
     here = torch.device(kind, int(os.environ.get("LOCAL_RANK", "0"))) if kind == "cuda" else None
@@ -58,8 +97,18 @@ def join(device: str, timeout_seconds: float) -> World:
         world_size=size,
         timeout=timeout,
     )
-    mesh = init_device_mesh(kind, (size,), mesh_dim_names=("data",))
-    return World(rank, size, here or torch.device("cpu"), mesh)
+    return place(layout, here or torch.device("cpu"))
+
+
+def place(layout: Layout, device: torch.device) -> World:
+    """The place of this process in a mesh of that layout; the process group is there already."""
+    mesh = init_device_mesh(
+        device.type,
+        (layout.pipeline, layout.replicate, layout.shard, layout.tensor),
+        mesh_dim_names=("pipeline", "replicate", "shard", "tensor"),
+    )
+    data = mesh["replicate", "shard"]._flatten("data")
+    return World(dist.get_rank(), dist.get_world_size(), device, mesh, data, layout)
 
 
 def _store(rank: int, size: int, timeout: timedelta) -> Store:

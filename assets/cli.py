@@ -247,6 +247,9 @@ def _service_verbs(verb: Any) -> None:
     verb("doctor", "ports, disk, cores, torch, models and store checked", "service")
     train = verb("train", "train RUN.yaml with torchrun, without Dagster", "service")
     train.add_argument("run_file", metavar="RUN.yaml", type=Path)
+    train.add_argument(
+        "--join", metavar="HOST:PORT", help="take part in a run that another host launched"
+    )
     bench = verb("bench", "measure a stage against its peer, alternated in one run", "bench")
     bench.mixed = True
     bench.add_argument("stage", metavar="STAGE")

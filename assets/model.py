@@ -73,14 +73,7 @@ def checkpoints(context: dg.AssetExecutionContext, mill: MillResource) -> dg.Mat
         ):
             # Dagster's own Pipes session warns about a part of itself
             warnings.simplefilter("ignore", dg.PreviewWarning)
-            result = launch(
-                place.run_file(name),
-                out=run.out,
-                processes=run.nproc_per_node,
-                device=run.device,
-                env=environment,
-                context=context,
-            )
+            result = launch(place.run_file(name), env=environment, context=context)
             link["result"] = result
         return dg.MaterializeResult(
             metadata=run_metadata(place, run.out, result, link),

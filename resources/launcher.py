@@ -1,138 +1,34 @@
-"""Starts the training program, streams its log, hands signals on, and leaves no process behind.
+"""Starts the training program, watches over its attempts, and leaves no process behind.
 
 Works from a script and inside a Dagster asset (through Pipes: progress and log lines of rank 0
-reach the run live). The job runs under `resources/supervisor.py`, in a session of its own.
+reach the run live). `torch.distributed.run` starts the ranks of one host and starts them again
+after a failure; several hosts meet at an address of the one that launches.
 """
 
-import contextlib
-import itertools
 import json
 import os
-import re
-import signal
+import shutil
+import socket
 import subprocess
 import sys
-import threading
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from pipeline.errors import ConfigError, GristmillError
+from resources.attempts import Attempts, failure
+from resources.command import GRACE_SECONDS, Ended, Say, run_command, say_here
+from training.config import RunConfig, load_run
+from training.settings.launch import LaunchConfig
+from training.watchdog import VARIABLE as BEATS
 
-SUPERVISOR = Path(__file__).with_name("supervisor.py")
-PROJECT = SUPERVISOR.parents[1]
-GRACE_SECONDS = 25.0
-"""From asking a job to stop to killing it: its own deadline for a checkpoint is 20 s."""
-WAIT_SECONDS = 0.5
-LAST_LINES = 20
+PROJECT = Path(__file__).parents[1]
 CPU_PROCESSES = 2
-FIRST_FAILURE = re.compile(
-    r"Root Cause.*?rank\s*:\s*(?P<rank>\d+).*?exitcode\s*:\s*(?P<code>-?\d+)", re.DOTALL
-)
-OWN_ERROR = re.compile(r"(?P<name>TrainingError|RunConfigError|ShardError): (?P<text>.*)")
-AGENT = "/torch/distributed/elastic/"  # in the agent's own report, which follows the ranks' lines
-Say = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class Ended:
-    """A command that has ended."""
-
-    code: int
-    """Exit code; 128 + n where signal n ended it."""
-    tail: list[str] = field(default_factory=list)
-    """The last lines it printed."""
-
-
-def run_command(
-    command: Sequence[str],
-    *,
-    env: Mapping[str, str] | None = None,
-    cwd: Path | None = None,
-    say: Say | None = None,
-    grace_seconds: float = GRACE_SECONDS,
-) -> Ended:
-    """Run a command to its end, handing every line it prints to `say` as it comes.
-
-    SIGTERM to this process, KeyboardInterrupt and Dagster's interruption stop the command: it gets
-    the signal, after `grace_seconds` SIGKILL; then the interruption goes on. Children that the
-    command leaves behind are ended, so this returns soon after it even if they hold its output.
-    """
-    own = [sys.executable, str(SUPERVISOR), str(os.getpid()), str(grace_seconds)]
-    process = subprocess.Popen(
-        [*own, *command],
-        env=dict(env) if env is not None else None,
-        cwd=cwd,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        start_new_session=True,
-    )
-    tail: deque[str] = deque(maxlen=200)
-    reader = threading.Thread(target=_stream, args=(process, tail, say or _print), daemon=True)
-    reader.start()
-    with _handing_on(process, grace_seconds):
-        code = _wait(process)
-    reader.join(5)
-    return Ended(code, list(tail))
-
-
-def _wait(process: "subprocess.Popen[str]") -> int:
-    """Its exit code. In short waits: Python handles a signal that reached another thread only when
-    this one runs again, and Dagster's request to stop comes from a thread.
-    """
-    while True:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            return process.wait(WAIT_SECONDS)
-
-
-def _stream(process: "subprocess.Popen[str]", tail: "deque[str]", say: Say) -> None:
-    assert process.stdout is not None
-    with process.stdout as lines:
-        for line in lines:
-            tail.append(line.rstrip("\n"))
-            say(line.rstrip("\n"))
-
-
-def _print(line: str) -> None:
-    print(line, flush=True)
-
-
-@contextmanager
-def _handing_on(process: "subprocess.Popen[str]", grace_seconds: float) -> Iterator[None]:
-    """While inside, whatever interrupts this process ends the job first."""
-    main = threading.current_thread() is threading.main_thread()
-    # Dagster has its own handler; but where SIGINT is ignored (a job in the background) it makes
-    # SIGTERM ignored too, and nothing could end the training
-    main = main and signal.getsignal(signal.SIGTERM) in (signal.SIG_DFL, signal.SIG_IGN)
-
-    def interrupted(number: int, frame: object) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupted) if main else None
-    try:
-        yield
-    except BaseException:  # KeyboardInterrupt, or whatever Dagster raises for it
-        _stop(process, grace_seconds)
-        raise
-    finally:
-        if main and before is not None:
-            signal.signal(signal.SIGTERM, before)
-
-
-def _stop(process: "subprocess.Popen[str]", grace_seconds: float) -> None:
-    if process.poll() is None:
-        process.send_signal(signal.SIGTERM)
-    try:
-        process.wait(grace_seconds + 10)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+PORT = 29400
+KEEP_ALIVE = "keep_alive_interval=2,keep_alive_max_attempt=3"
+"""A host that is silent for 6 s has left: with these it took 32 s to go on without it."""
 
 
 def process_count(wanted: int | None, device: str = "auto") -> int:
@@ -162,10 +58,41 @@ def gpu_count() -> int:
     return sum(line.startswith("GPU ") for line in listed.stdout.splitlines())
 
 
-def torchrun(module: str, arguments: Sequence[str], processes: int) -> list[str]:
-    """The command that runs a module on `processes` ranks of this machine."""
-    agent = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--max-restarts=0"]
-    return [*agent, f"--nproc-per-node={processes}", "-m", module, *arguments]
+def torchrun(
+    module: str,
+    arguments: Sequence[str],
+    processes: int,
+    *,
+    restarts: int = 0,
+    meeting: Sequence[str] = ("--standalone",),
+) -> list[str]:
+    """The command of an agent that runs a module on `processes` ranks of this machine."""
+    agent = [sys.executable, "-m", "torch.distributed.run", *meeting]
+    agent += [f"--max-restarts={restarts}", f"--nproc-per-node={processes}"]
+    return [*agent, "-m", module, *arguments]
+
+
+def meeting(name: str, settings: LaunchConfig, join: str | None = None) -> list[str]:
+    """The options by which agents of several hosts meet; `join`: at another host's address.
+
+    The host that launches keeps the list of members: it must survive, the others may go.
+    """
+    if settings.nodes == 1 and join is None:
+        return ["--standalone"]
+    address = join or settings.rendezvous or f"{socket.getfqdn()}:{PORT}"
+    configuration = (
+        f"is_host={join is None},join_timeout={settings.join_seconds:.0f},"
+        f"last_call_timeout={settings.last_call_seconds},{KEEP_ALIVE}"
+    )
+    options = [
+        f"--nnodes={settings.fewest}:{settings.nodes}",
+        "--rdzv-backend=c10d",
+        f"--rdzv-endpoint={address}",
+        f"--rdzv-id={name}",
+        f"--rdzv-conf={configuration}",
+    ]
+    host = address.rpartition(":")[0]
+    return [*options, f"--local-addr={host}"] if host in {"localhost", "127.0.0.1"} else options
 
 
 def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -184,34 +111,101 @@ def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
 def launch(
     run_file: Path,
     *,
-    out: Path,
-    processes: int | None = None,
-    device: str = "auto",
+    join: str | None = None,
     env: Mapping[str, str] | None = None,
     context: Any = None,
     say: Say | None = None,
     grace_seconds: float = GRACE_SECONDS,
 ) -> dict[str, Any]:
-    """Train the run of `run_file` to its end and return its `result.json` (in `out`).
+    """Train the run of `run_file` to its end and return its `result.json`.
 
-    `context`: a Dagster execution context, to which rank 0 then talks through Pipes. Raises
-    ConfigError where GPUs are demanded and absent, or the run file is wrong; GristmillError naming
-    rank, exit code and the last log lines where training fails, or where it was stopped before its
-    end (a checkpoint is saved; run it again).
+    `join`: take part as a further host, at the `host:port` of the one that launched. `context`: a
+    Dagster execution context, to which rank 0 then talks through Pipes, and whose log tells of
+    every attempt. Raises ConfigError where GPUs are demanded and absent, RunConfigError where the
+    run file is wrong or does not fit the processes; GristmillError naming rank, exit code and the
+    last log lines where training fails, or where it was stopped before its end (a checkpoint is
+    saved; run it again).
     """
-    count = process_count(processes, device)
-    command = torchrun("training.train", [str(run_file)], count)
-    with _pipes(context) as variables:
-        full = environment({**(env or {}), **variables})
-        ended = run_command(command, env=full, say=say, grace_seconds=grace_seconds)
-    if ended.code:
-        what = f"training of {run_file.stem}"
-        raise failure(what, ended)
-    result: dict[str, Any] = json.loads((out / "result.json").read_text())
-    if result["status"] != "complete":
-        message = f"run {run_file.stem} was stopped at step {result['step']} of {result['steps']}"
+    run = load_run(run_file)
+    count = process_count(run.nproc_per_node, run.device)
+    check_worlds(run, count)
+    say = say or say_here
+    tell = context.log.warning if context is not None else say
+    if run.launch.nodes > 1 and join is None:
+        tell(f"another host takes part with: {joining(run_file, run)}")
+    before = _result(run)
+    with _pipes(context) as variables, _beats() as beats:
+        full = environment({**(env or {}), **variables, BEATS: str(beats)})
+        attempts = Attempts(run.out, beats, run.launch.restarts, tell)
+        ended = _attempt(run, run_file, count, attempts, full, join, say, grace_seconds)
+    result = _result(run)
+    stopped = result != before and result.get("status") == "stopped"
+    if ended.code and not stopped:
+        what = f"training of {run.name}"
+        raise attempts.failure(what, ended)
+    if stopped or result.get("status") != "complete":
+        message = f"run {run.name} was stopped at step {result.get('step')} of {run.steps}"
         raise GristmillError(message, hint="its checkpoint is saved; start it again to go on")
     return result
+
+
+def _attempt(
+    run: RunConfig,
+    run_file: Path,
+    processes: int,
+    attempts: Attempts,
+    env: Mapping[str, str],
+    join: str | None,
+    say: Say,
+    grace_seconds: float,
+) -> Ended:
+    """Run an agent, and another one where it was killed itself; how the last one ended."""
+
+    def hear(line: str) -> None:
+        say(line)
+        attempts.hear(line)
+
+    while True:
+        command = torchrun(
+            "training.train",
+            [str(run_file)],
+            processes,
+            restarts=attempts.left,
+            meeting=meeting(run.name, run.launch, join),
+        )
+        ended = run_command(
+            command, env=env, say=hear, grace_seconds=grace_seconds, until=lambda: attempts.enough
+        )
+        if not attempts.agent_gone(ended):
+            return ended
+
+
+def check_worlds(run: RunConfig, processes: int) -> None:
+    """RunConfigError where a number of hosts that the run may have cannot share its batch."""
+    for nodes in range(run.launch.fewest, run.launch.nodes + 1):
+        run.accumulation(processes * nodes)
+
+
+def joining(run_file: Path, run: RunConfig) -> str:
+    """The command by which another host takes part; it needs the same storage root."""
+    address = run.launch.rendezvous or f"{socket.getfqdn()}:{PORT}"
+    return f"gristmill train {run_file} --join {address}"
+
+
+def _result(run: RunConfig) -> dict[str, Any]:
+    """`result.json` of the run as it is; empty where there is none."""
+    file = run.out / "result.json"
+    return dict(json.loads(file.read_text(encoding="utf-8"))) if file.exists() else {}
+
+
+@contextmanager
+def _beats() -> Iterator[Path]:
+    """A folder for the beats of this host's ranks."""
+    folder = Path(tempfile.mkdtemp(prefix="gristmill-beats-"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager
@@ -242,29 +236,3 @@ def run_program(
     ended = run_command(command, env=environment(env), say=say)
     if ended.code:
         raise failure(module, ended)
-
-
-def failure(what: str, ended: Ended) -> GristmillError:
-    """The error for a failed job: the rank that failed first, its exit code, the last lines."""
-    first = FIRST_FAILURE.search("\n".join(ended.tail))
-    rank, code = (first["rank"], int(first["code"])) if first else ("0", ended.code)
-    own = list(itertools.takewhile(lambda line: AGENT not in line, ended.tail))
-    kind, said, hint = _said(own, rank)
-    killed = f" ({signal.Signals(-code).name})" if code < 0 else ""
-    message = f"{what} failed: rank {rank} ended with exit code {code}{killed}"
-    hint = hint or "the last lines of its log stand below"
-    last = "\n".join(own[-LAST_LINES:])
-    return kind(f"{message}: {said}" if said else message, hint=f"{hint}\n{last}")
-
-
-def _said(lines: Sequence[str], rank: str) -> tuple[type[GristmillError], str, str]:
-    """(kind, sentence, hint) of the error that the job itself reported; empty where it did not."""
-    for number, line in enumerate(lines):
-        if match := OWN_ERROR.match(line):
-            after = lines[number + 1] if number + 1 < len(lines) else ""
-            hint = after.removeprefix("hint: ") if after.startswith("hint: ") else ""
-            kind = ConfigError if match["name"] == "RunConfigError" else GristmillError
-            return kind, match["text"], hint
-    python = re.compile(rf"\[rank{rank}\]: (?P<text>[A-Za-z_.]+(?:Error|Exception)\b.*)")
-    found = [match["text"] for line in lines if (match := python.match(line))]
-    return GristmillError, found[-1] if found else "", ""

@@ -9,10 +9,14 @@ library only, one thread. It ends the command
 and when the command has ended by itself, it ends the children it left behind, which would hold the
 output pipe open. As reaper of orphans (PR_SET_CHILD_SUBREAPER) it finds them even in sessions of
 their own. The exit code is the command's; 128 + n where signal n ended it.
+
+Where GRISTMILL_BEATS names a folder, it also ends processes below it whose beat stopped: those that
+were stopped by a signal or cannot run Python any more (see `training/watchdog.py`).
 """
 
 import contextlib
 import ctypes
+import json
 import os
 import signal
 import subprocess
@@ -26,6 +30,8 @@ PR_SET_CHILD_SUBREAPER = 36
 POLL_SECONDS = 0.2
 LINGER_SECONDS = 1.0  # what a finished command's children get before SIGTERM
 ORPHAN_SECONDS = 3.0  # and from there to SIGKILL
+LOOK_SECONDS = 1.0  # between two looks at the beats
+STACK_SECONDS = 0.5  # what a process without a beat gets to write its stacks
 
 
 def prctl(option: int, value: int) -> None:
@@ -87,6 +93,36 @@ def clear(linger: float, seconds: float) -> None:
         reap()
 
 
+def silent(folder: Path) -> dict[int, str]:
+    """Processes below this one whose beat stopped too long ago -> what to say of them."""
+    found = {}
+    below = set(descendants())
+    for file in folder.glob("rank-*.json"):
+        try:
+            beat = json.loads(file.read_text())
+        except (OSError, ValueError):  # gone, or half of a full disk
+            continue
+        waited = time.monotonic() - beat["alive"]
+        if waited > beat["silent_seconds"] and beat["pid"] in below:
+            who = f"rank {beat['rank']} is stopped: process {beat['pid']}"
+            found[beat["pid"]] = f"{who} did nothing for {waited:.0f} s after step {beat['step']}"
+    return found
+
+
+def end_silent(folder: Path) -> None:
+    """End those, with their stacks in the log where they still can write them."""
+    found = silent(folder)
+    for pid, text in found.items():
+        os.write(2, f"{text}; its stacks, if it can still write them:\n".encode())
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGUSR1)
+    if found:
+        time.sleep(STACK_SECONDS)
+    for pid in found:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
 def supervise(parent: int, grace: float, command: list[str]) -> int:
     """Run `command` to its end or to that of `parent`; its exit code."""
     asked: list[int] = []
@@ -100,6 +136,7 @@ def supervise(parent: int, grace: float, command: list[str]) -> int:
     prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     child = subprocess.Popen(command, preexec_fn=own_group)  # one thread here, so it is safe
     deadline = handed = 0.0
+    beats, looked = os.environ.get("GRISTMILL_BEATS"), time.monotonic()
     while (code := child.poll()) is None:
         if os.getppid() != parent and not asked:
             asked.append(signal.SIGTERM)
@@ -109,6 +146,9 @@ def supervise(parent: int, grace: float, command: list[str]) -> int:
             os.kill(child.pid, asked[0])
         if handed and now > deadline:
             send(signal.SIGKILL)
+        if beats and now - looked > LOOK_SECONDS:
+            looked = now
+            end_silent(Path(beats))
         time.sleep(POLL_SECONDS)
     clear(LINGER_SECONDS if not asked else 0.0, ORPHAN_SECONDS)
     return code if code >= 0 else 128 - code

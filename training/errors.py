@@ -1,7 +1,8 @@
 """What a person can mend about a training run; `training` imports nothing of the other packages.
 
 TrainingError         exit code 1: data, checkpoint or hardware does not allow the run to go on
-└── RunConfigError    exit code 2: a key of the run file, its value and the fix
+├── RunConfigError    exit code 2: a key of the run file, its value and the fix
+└── LostRanksError    exit code 1: other ranks of the job are not there; a new attempt may find them
 """
 
 from __future__ import annotations
@@ -25,3 +26,7 @@ class RunConfigError(TrainingError):
     """A key of the run file that is unknown, absurd, or contradicts another."""
 
     exit_code = 2
+
+
+class LostRanksError(TrainingError):
+    """The ranks of an attempt did not find each other; the agents may try again."""

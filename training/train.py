@@ -41,7 +41,12 @@ def main(arguments: list[str] | None = None) -> int:
         config = load_run(parser.parse_args(arguments).run)
         stop = StopRequest(config.sigterm_seconds)
         watchdog.start(int(os.environ.get("RANK", "0")), config.launch)
-        world = join(config.device, config.timeout_seconds, config.parallel)
+        world = join(
+            config.device,
+            config.timeout_seconds,
+            config.parallel,
+            join_seconds=config.launch.join_seconds,
+        )
         check_same_run(config)
         check_layout(config, world.size)
         claim(config, world)

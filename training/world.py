@@ -18,11 +18,12 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch._C._distributed_c10d import HashStore, PrefixStore, Store, TCPStore
+from torch._C._distributed_c10d import HashStore, Store, TCPStore
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from training.errors import TrainingError
 from training.layout import Layout
+from training.meeting import meet
 from training.settings.parallel import ParallelConfig
 
 
@@ -70,12 +71,18 @@ class World:
         return torch.cat(parts)
 
 
-def join(device: str, timeout_seconds: float, parallel: ParallelConfig | None = None) -> World:
+def join(
+    device: str,
+    timeout_seconds: float,
+    parallel: ParallelConfig | None = None,
+    *,
+    join_seconds: float = 120,
+) -> World:
     """Join the process group that `torch.distributed.run` describes in the environment.
 
-    The store is prefixed by the attempt: a restarted rank must not read the address of a dead one
-    (with gloo and no prefix 2 of 4 jobs never recovered). Raises TrainingError where GPUs are
-    demanded and there are none, RunConfigError where the degrees do not divide the processes.
+    The ranks wait `join_seconds` for each other to appear, then `timeout_seconds` in each
+    collective. Raises TrainingError where GPUs are demanded and there are none, RunConfigError
+    where the degrees do not divide the processes, LostRanksError where ranks did not appear.
     """
     cuda = torch.cuda.is_available()
     if device == "cuda" and not cuda:
@@ -92,7 +99,7 @@ def join(device: str, timeout_seconds: float, parallel: ParallelConfig | None = 
         torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
     dist.init_process_group(
         "nccl" if kind == "cuda" else "gloo",
-        store=_store(rank, size, timeout),
+        store=_store(rank, size, join_seconds),
         rank=rank,
         world_size=size,
         timeout=timeout,
@@ -111,19 +118,18 @@ def place(layout: Layout, device: torch.device) -> World:
     return World(dist.get_rank(), dist.get_world_size(), device, mesh, data, layout)
 
 
-def _store(rank: int, size: int, timeout: timedelta) -> Store:
+def _store(rank: int, size: int, seconds: float) -> Store:
+    """The agents' store, or the part of it that belongs to this attempt (`training.meeting`)."""
     if "MASTER_ADDR" not in os.environ:  # started without torch.distributed.run
         return HashStore()
-    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     agent_serves = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
     store = TCPStore(
         os.environ["MASTER_ADDR"],
         int(os.environ["MASTER_PORT"]),
-        world_size=size,
         is_master=rank == 0 and not agent_serves,
-        timeout=timeout,
+        timeout=timedelta(seconds=seconds),
     )
-    return PrefixStore(f"attempt-{attempt}", store)
+    return meet(store, rank, size, seconds)
 
 
 def agree(value: object, world: World) -> object:

@@ -58,24 +58,19 @@ def doctor(arguments: argparse.Namespace) -> Result:
 
 
 def train(arguments: argparse.Namespace) -> Result:
-    """`gristmill train RUN.yaml`: torchrun, without Dagster."""
+    """`gristmill train RUN.yaml [--join HOST:PORT]`: torchrun, without Dagster."""
     if not arguments.run_file.is_file():
         message = f"{arguments.run_file} is not there"
         raise UsageError(message, hint="give a run file, as in ROOT/runs/<name>.yaml")
     from resources.launcher import launch
-    from training.config import load_run
     from training.errors import TrainingError
 
+    stream = sys.stderr if arguments.json else sys.stdout
     try:
-        run = load_run(arguments.run_file)
+        return launch(
+            arguments.run_file,
+            join=arguments.join,
+            say=lambda line: print(line, file=stream, flush=True),
+        )
     except TrainingError as error:
         raise UsageError(error.message, hint=error.hint) from error
-    stream = sys.stderr if arguments.json else sys.stdout
-    result: Result = launch(
-        arguments.run_file,
-        out=run.out,
-        processes=run.nproc_per_node,
-        device=run.device,
-        say=lambda line: print(line, file=stream, flush=True),
-    )
-    return result

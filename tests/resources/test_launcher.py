@@ -11,7 +11,9 @@ import psutil
 import pytest
 
 from pipeline.errors import ConfigError, GristmillError
-from resources.launcher import failure, launch, process_count, run_command
+from resources.attempts import failure
+from resources.command import run_command
+from resources.launcher import launch, process_count
 from tests.training.miniature import ROOT, write_run
 
 
@@ -60,7 +62,7 @@ def test_exit_codes_and_signals_come_back() -> None:
 
 LAUNCHER = """
 import sys
-from resources.launcher import run_command
+from resources.command import run_command
 print(run_command(["bash", "-c", {job!r}], grace_seconds={grace}).code)
 """
 
@@ -155,13 +157,13 @@ def test_a_killed_rank_and_a_killed_launcher_end_the_training(tmp_path: Path) ->
     out = tmp_path / "checkpoints" / "mini"
     fault = {"GRISTMILL_FAULT": "training.step:3", "GRISTMILL_FAULT_RANK": "1"}
     with pytest.raises(GristmillError, match=r"rank 1 ended with exit code -9 \(SIGKILL\)"):
-        launch(run, out=out, env=fault, say=lambda line: None)
+        launch(run, env=fault, say=lambda line: None)
     assert not alive(str(run))
     code = (
         "import sys; from pathlib import Path; from resources.launcher import launch\n"
-        "launch(Path(sys.argv[1]), out=Path(sys.argv[2]))"
+        "launch(Path(sys.argv[1]))"
     )
-    command = [sys.executable, "-c", code, str(run), str(out)]
+    command = [sys.executable, "-c", code, str(run)]
     launcher = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
     assert wait_until(lambda: (out / "metrics.jsonl").exists() and len(alive(str(run))) >= 4, 90)
     launcher.kill()

@@ -20,7 +20,7 @@ from resources.launcher import launch
 
 @dg.asset
 def checkpoints(context: dg.AssetExecutionContext):
-    found = launch(Path(sys.argv[1]), out=Path(sys.argv[2]), context=context)
+    found = launch(Path(sys.argv[1]), context=context)
     return dg.MaterializeResult(metadata={"step": found["step"]})
 
 if __name__ == "__main__":
@@ -32,9 +32,8 @@ if __name__ == "__main__":
 
 
 def dagster_run(run: Path) -> "subprocess.Popen[str]":
-    out = run.parents[1] / "checkpoints" / run.stem
     return subprocess.Popen(
-        [sys.executable, "-c", RUN, str(run), str(out)],
+        [sys.executable, "-c", RUN, str(run)],
         cwd=ROOT,
         env=dict(os.environ) | {"DAGSTER_DISABLE_TELEMETRY": "1"},
         stdout=subprocess.PIPE,

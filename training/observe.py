@@ -22,7 +22,9 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.distributed.tensor import DTensor, Replicate
+
+from training.norms import copies, local
+from training.world import World
 
 SAMPLES = 4096
 MIB = 1024 * 1024
@@ -31,14 +33,10 @@ MIB = 1024 * 1024
 class WeightWatch:
     """Parameter norm and update/weight ratio of a model, over all ranks, whatever its sharding."""
 
-    def __init__(self, parameters: Iterable[Tensor], world_size: int) -> None:
-        """`parameters`: those that this rank holds, plain or DTensor; `world_size`: all ranks.
-
-        A plain tensor counts as held alike by every rank; a DTensor as copied over the dimensions
-        of its mesh that do not shard it, so that no weight is counted twice.
-        """
+    def __init__(self, parameters: Iterable[Tensor], world: World) -> None:
+        """`parameters`: those that this rank holds, plain or DTensor."""
         self._parameters = list(parameters)
-        self._copies = [copies(p, world_size) for p in self._parameters]
+        self._copies = [copies(p, world) for p in self._parameters]
         self._held: Tensor | None = None
         self._scales: Tensor | None = None
 
@@ -85,21 +83,6 @@ def _spaced(tensor: Tensor) -> Tensor:
     flat = tensor.reshape(-1)
     # an odd distance, as an even one would meet the same column of a matrix in every row
     return flat[:: max(1, flat.numel() // SAMPLES) | 1]
-
-
-def local(parameter: Tensor) -> Tensor:
-    """The part of a parameter that this rank holds."""
-    return parameter.to_local() if isinstance(parameter, DTensor) else parameter
-
-
-def copies(parameter: Tensor, world_size: int) -> int:
-    """How many ranks hold the same weights as this one."""
-    if not isinstance(parameter, DTensor):
-        return world_size
-    mesh, pieces = parameter.device_mesh, 1
-    for size, placement in zip(mesh.shape, parameter.placements, strict=True):
-        pieces *= 1 if isinstance(placement, Replicate) else size
-    return int(mesh.size()) // pieces
 
 
 def by_source(per_sequence: Tensor, sources: Tensor, n_sources: int) -> Tensor:

@@ -6,17 +6,15 @@ from collections.abc import Iterator
 import pytest
 import torch
 import torch.distributed as dist
-from torch._C._distributed_c10d import HashStore
-from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 
 from training.observe import Machine, WeightWatch, by_source, expert_load, source_losses
+from training.world import World, join
 
 
-@pytest.fixture(scope="module", autouse=True)
-def alone() -> Iterator[None]:
-    dist.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
-    yield
+@pytest.fixture(scope="module")
+def world() -> Iterator[World]:
+    yield join("cpu", 30)
     dist.destroy_process_group()
 
 
@@ -37,9 +35,9 @@ def weights_of(seed: int, *shapes: tuple[int, ...]) -> list[torch.Tensor]:
     return [torch.randn(shape, generator=draw) * (n + 1) for n, shape in enumerate(shapes)]
 
 
-def test_small_tensors_are_measured_whole_and_large_ones_by_sample() -> None:
+def test_small_tensors_are_measured_whole_and_large_ones_by_sample(world: World) -> None:
     small = weights_of(1, (8, 16), (16,))
-    watch = WeightWatch(small, 1)
+    watch = WeightWatch(small, world)
     watch.before()
     full = moved(small, 2)
     found = watch.after()
@@ -48,27 +46,26 @@ def test_small_tensors_are_measured_whole_and_large_ones_by_sample() -> None:
         sum(float(w.square().sum()) for w in small) ** 0.5
     )
     large = weights_of(3, (512, 256), (256, 512))
-    watch = WeightWatch(large, 1)
+    watch = WeightWatch(large, world)
     for seed in range(4):
         watch.before()
         full = moved(large, seed)
         assert float(watch.after()["update_ratio"]) == pytest.approx(full, rel=0.05)
 
 
-def test_a_step_that_was_skipped_moves_nothing() -> None:
-    watch = WeightWatch(weights_of(1, (300, 300)), 1)
+def test_a_step_that_was_skipped_moves_nothing(world: World) -> None:
+    watch = WeightWatch(weights_of(1, (300, 300)), world)
     watch.before()
     assert float(watch.after()["update_ratio"]) == 0
     with pytest.raises(RuntimeError, match="before"):
         watch.after()
 
 
-def test_sharded_and_copied_weights_count_once() -> None:
-    mesh = init_device_mesh("cpu", (1, 1), mesh_dim_names=("data", "tensor"))
+def test_sharded_and_copied_weights_count_once(world: World) -> None:
     plain = weights_of(1, (8, 16))[0]
-    parts = [distribute_tensor(plain, mesh, [Shard(0), Replicate()])]
+    parts = [distribute_tensor(plain, world.mesh["shard", "tensor"], [Shard(0), Replicate()])]
     assert isinstance(parts[0], DTensor)
-    watch = WeightWatch(parts, 1)
+    watch = WeightWatch(parts, world)
     watch.before()
     parts[0].to_local().mul_(1.5)
     found = watch.after()

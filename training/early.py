@@ -1,0 +1,219 @@
+"""The early-run report: is a run worth going on with, from the numbers of its first steps?
+
+A run that will fail mostly shows it in its first thousand steps, and those cost a thousandth of it.
+Seven checks, each `healthy`, `watch` or `stop`, or without a verdict where there is too little to
+judge by; the report's verdict is the worst of them. No torch here.
+
+Where the thresholds come from:
+- `skips`: five in fifty steps is where the ladder behind the gate takes the run back; any skip is
+  worth a look.
+- `gradient_spikes`: 10 x the running median is what Megatron-LM calls spiky
+  (`SPIKY_LOSS_FACTOR = 10`); clipping hides it from the loss.
+- `gradient_trend`: medians of the last and the second quarter of the steps. In healthy runs the
+  norm falls or stays; one that grows tenfold is on its way to diverge (the precursor of loss spikes
+  in arXiv:2312.16903 is a growing gradient norm).
+- `reference`: smoothed loss against another run at equal tokens. Two seeds of the demo's run differ
+  by less than 1 % there, so 3 % is no chance and 15 % another kind of run.
+- `entropy`: a calibrated model's predictions have the entropy of its loss. Far less is collapse:
+  sure of itself and wrong.
+- `unigram`: the loss against the entropy of the batch's own tokens, that is of guessing by
+  frequency alone. The smallest recipe is below it after some 200,000 tokens; who is not after
+  2 million does not learn.
+- `updates`: |Δw| / |w| a step is near 1e-3 in healthy runs, by rule of thumb.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from training.errors import RunConfigError
+
+FILE = "early_report.json"
+LEAST = 40
+"""Steps without which nothing is judged."""
+RANKS = {"healthy": 0, "watch": 1, "stop": 2}
+SPIKY = 10.0
+Line = dict[str, Any]
+
+
+def early_report(
+    lines: Sequence[Line], *, steps: int, reference: Sequence[Line] = (), name: str | None = None
+) -> dict[str, Any]:
+    """Verdict and checks over the lines of the first `steps` steps of a `metrics.jsonl`.
+
+    `reference`: lines of the run called `name`, to compare with at equal tokens.
+    """
+    seen = [line for line in lines if line["step"] <= steps]
+    found = [check(seen) for check in CHECKS]
+    if name is not None:
+        found.append(against(seen, reference, name))
+    judged = [one for one in found if one["verdict"]]
+    worst = max((RANKS[one["verdict"]] for one in judged), default=0)
+    verdict = next(name for name, rank in RANKS.items() if rank == worst)
+    return {
+        "verdict": verdict if judged else None,
+        "reasons": [one["why"] for one in judged if RANKS[one["verdict"]]],
+        "steps": len(seen),
+        "of_steps": steps,
+        "tokens": seen[-1]["tokens"] if seen else 0,
+        "reference": name,
+        "checks": found,
+    }
+
+
+def numbers(lines: Sequence[Line], key: str) -> list[float]:
+    """The finite values under a key, in order."""
+    found = (line.get(key) for line in lines)
+    return [float(v) for v in found if isinstance(v, int | float) and math.isfinite(v)]
+
+
+def judged(
+    name: str, value: float | None, watch: float, stop: float | None, why: str
+) -> dict[str, Any]:
+    """A check whose value must stay below two thresholds; None where it cannot be judged."""
+    verdict = None
+    if value is not None:
+        verdict = "stop" if stop is not None and value >= stop else "healthy"
+        verdict = "watch" if verdict == "healthy" and value >= watch else verdict
+    shown = None if value is None else float(f"{min(value, 1e9):.4g}")  # JSON has no infinity
+    text = f"{why}: {shown}, from {watch:g} on worth a look" if shown is not None else why
+    return {"name": name, "verdict": verdict, "value": shown, "watch": watch, "stop": stop,
+            "why": text}  # fmt: skip
+
+
+def skips(lines: Sequence[Line]) -> dict[str, Any]:
+    """Most steps skipped within fifty."""
+    flags = [bool(line.get("skipped")) for line in lines]
+    most = max((sum(flags[at : at + 50]) for at in range(len(flags))), default=0)
+    value = float(most) if len(flags) >= LEAST else None
+    return judged("skips", value, 1, 5, "most steps skipped within fifty")
+
+
+def gradient_spikes(lines: Sequence[Line]) -> dict[str, Any]:
+    """Largest gradient norm over the median of the fifty before it."""
+    norms = numbers(lines, "grad_norm")
+    ratios = [norms[n] / max(median(norms[n - 50 : n]), 1e-30) for n in range(50, len(norms))]
+    value = max(ratios, default=None)
+    return judged("gradient_spikes", value, SPIKY, None, "gradient norm over the median of the "
+                  "fifty steps before it, at most")  # fmt: skip
+
+
+def gradient_trend(lines: Sequence[Line]) -> dict[str, Any]:
+    """Median gradient norm of the last quarter over that of the second."""
+    norms = numbers(lines, "grad_norm")
+    value, quarter = None, len(norms) // 4
+    if len(norms) >= LEAST:
+        value = median(norms[-quarter:]) / max(median(norms[quarter : 2 * quarter]), 1e-30)
+    return judged("gradient_trend", value, 2, 10, "gradient norm of the last quarter over that of "
+                  "the second")  # fmt: skip
+
+
+def loss_falls(lines: Sequence[Line]) -> dict[str, Any]:
+    """Loss of the last tenth over that of the first; infinite where it mostly is not finite."""
+    losses, value = numbers(lines, "loss"), None
+    if len(lines) >= LEAST:
+        tenth = len(lines) // 10
+        bad = sum(1 for line in lines[-tenth:] if not numbers([line], "loss"))
+        value = math.inf if bad > tenth // 2 or not losses else (
+            median(losses[-tenth:]) / max(median(losses[:tenth]), 1e-30)
+        )  # fmt: skip
+    return judged("loss", value, 0.98, 1.05, "loss of the last tenth over that of the first")
+
+
+def entropy(lines: Sequence[Line]) -> dict[str, Any]:
+    """How far the entropy of the predictions is below the loss, as a share of it."""
+    tail = lines[-max(len(lines) // 10, 1) :]
+    found, losses = numbers(tail, "entropy"), numbers(tail, "loss")
+    value = None
+    if len(lines) >= LEAST and found and losses:
+        value = 1 - median(found) / max(median(losses), 1e-30)
+    return judged("entropy", value, 0.3, 0.7, "entropy of the predictions below the loss, share")
+
+
+def unigram(lines: Sequence[Line]) -> dict[str, Any]:
+    """Loss over the entropy of the batch's tokens, once a run has had tokens enough to pass it."""
+    tail = lines[-max(len(lines) // 10, 1) :]
+    found, losses = numbers(tail, "batch_entropy"), numbers(tail, "loss")
+    value = None
+    if lines and lines[-1]["tokens"] >= 2_000_000 and found and losses:
+        value = median(losses) / max(median(found), 1e-30)
+    return judged("unigram", value, 0.97, 1, "loss over the entropy of guessing by frequency")
+
+
+def updates(lines: Sequence[Line]) -> dict[str, Any]:
+    """Distance of the update/weight ratio from 1e-3, in powers of ten, past the warm-up."""
+    found = numbers(lines[len(lines) // 4 :], "update_ratio")
+    value = None
+    if len(found) >= 4:
+        value = abs(math.log10(max(median(found), 1e-12)) + 3)
+    return judged("updates", value, 1.5, None, "update/weight ratio, powers of ten off 1e-3")
+
+
+CHECKS: tuple[Callable[[Sequence[Line]], dict[str, Any]], ...] = (
+    skips,
+    gradient_spikes,
+    gradient_trend,
+    loss_falls,
+    entropy,
+    unigram,
+    updates,
+)
+
+
+def against(lines: Sequence[Line], reference: Sequence[Line], name: str) -> dict[str, Any]:
+    """Smoothed loss over that of a reference run at the same number of tokens, less one."""
+    ours, theirs = smooth(lines), smooth(reference)
+    value = None
+    if len(ours) >= LEAST and theirs and theirs[-1][0] >= ours[-1][0] > theirs[0][0]:
+        value = ours[-1][1] / at_tokens(theirs, ours[-1][0]) - 1
+    why = f"loss above that of {name} at equal tokens, share"
+    return judged("reference", value, 0.03, 0.15, why)
+
+
+def smooth(lines: Sequence[Line]) -> list[tuple[int, float]]:
+    """(tokens, mean of the finite losses over the last twentieth of those tokens).
+
+    The window is one of tokens, so that runs with other batches lag behind alike.
+    """
+    pairs = [(line["tokens"], loss[0]) for line in lines if (loss := numbers([line], "loss"))]
+    out, first, total = [], 0, 0.0
+    for n, (tokens, loss) in enumerate(pairs):
+        total += loss
+        while pairs[first][0] < 0.95 * tokens:
+            total -= pairs[first][1]
+            first += 1
+        out.append((tokens, total / (n - first + 1)))
+    return out
+
+
+def at_tokens(curve: Sequence[tuple[int, float]], tokens: int) -> float:
+    """Value of a curve at a number of tokens, by the straight line between its points."""
+    after = next(n for n, (x, _) in enumerate(curve) if x >= tokens)
+    if after == 0:
+        return curve[0][1]
+    (x0, y0), (x1, y1) = curve[after - 1], curve[after]
+    return y0 + (y1 - y0) * (tokens - x0) / max(x1 - x0, 1)
+
+
+def reference_file(runs: Path, reference: str) -> Path:
+    """`metrics.jsonl` of the run that `watch.reference` names; RunConfigError where none is there.
+
+    `runs`: the folder of the runs. A path to a file is taken as it is.
+    """
+    for path in (runs / reference / "metrics.jsonl", Path(reference)):
+        if path.is_file():
+            return path
+    message = f"watch.reference is {reference!r}, and {runs / reference} holds no metrics.jsonl"
+    there = ", ".join(sorted(p.parent.name for p in runs.glob("*/metrics.jsonl"))) or "none"
+    raise RunConfigError(message, hint=f"name a run that was trained here; there: {there}")
+
+
+def read(path: Path) -> list[Line]:
+    """The lines of a `metrics.jsonl`; a half-written last one is left out."""
+    whole = path.read_text(encoding="utf-8").rpartition("\n")[0]
+    return [json.loads(text) for text in whole.splitlines() if text]

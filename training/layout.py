@@ -94,8 +94,8 @@ def _check_tensor(tensor: int, model: ModelConfig, context: int, vocab_size: int
             message = f"{key} {value} cannot be shared by parallel.tensor {tensor}"
             hint = f"set parallel.tensor to one of {_divisors(value)[:8]}, or change {key}"
             raise RunConfigError(message, hint=hint)
-    if n_experts(model):
-        message = f"parallel.tensor {tensor} does not go with the experts of model.experts"
+    if model.moe:
+        message = f"parallel.tensor {tensor} does not go with a mixture of experts (model.moe)"
         raise RunConfigError(message, hint="share them with parallel.expert, and set tensor: 1")
 
 
@@ -109,18 +109,13 @@ def _check_pipeline(pipeline: int, model: ModelConfig) -> None:
 
 
 def _check_expert(expert: int, model: ModelConfig) -> None:
-    experts = n_experts(model)
-    if not experts:
-        message = f"parallel.expert is {expert}, and the model has no experts"
+    if model.moe is None:
+        message = f"parallel.expert is {expert}, and the model has no experts (model.moe)"
         raise RunConfigError(message, hint="set parallel.expert: 1, or choose a mixture's recipe")
+    experts = model.moe.n_experts
     if experts % expert:
-        message = f"{experts} experts cannot be shared by parallel.expert {expert}"
+        message = f"model.moe.n_experts {experts} cannot be shared by parallel.expert {expert}"
         raise RunConfigError(message, hint=f"set it to one of {_divisors(experts)[:8]}")
-
-
-def n_experts(model: ModelConfig) -> int:
-    """Routed experts of a layer; 0: a dense model."""
-    return int(getattr(model, "experts", 0) or 0)
 
 
 def _divisors(n: int) -> list[int]:

@@ -1,31 +1,44 @@
 """What is done with the processes: the model spread over them, and the calls that a trainer makes.
 
-The model file knows nothing of it. `parallelise` returns a `ParallelModel`, whose calls are the
-same however the model is spread.
+The model file knows nothing of it. `parallelise` cuts a model in this order, each step optional:
+
+    stages of a pipeline, matrices (tensor parallel), experts, recomputing, float8, compiling, FSDP2
+
+and returns a `ParallelModel`, whose calls are the same however the model is spread. Parameters keep
+the names of the whole model in every layout, so a checkpoint of one loads in any other. All of them
+are DTensors afterwards, so norms and checkpoints know who holds what.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import cast
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 
 from training.config import RunConfig
-from training.gradients import accumulate
+from training.gradients import Tally, accumulate, tally_loss
 from training.losses import token_losses
 from training.model import Decoder
+from training.pipelining import Micro, Pipeline, keep_stage
+from training.recompute import recompute_in_backward
+from training.tensor_parallel import split_matrices
 from training.world import World
 
 
 class ParallelModel:
     """A model spread over processes: what a rank holds of it, forward passes and gradients."""
 
-    def __init__(self, model: Decoder, world: World, config: RunConfig) -> None:
-        self.model, self.world, self.config = model, world, config
+    def __init__(self, model: Decoder, world: World, config: RunConfig, vocab_size: int) -> None:
+        self.model, self.world, self.config, self.vocab_size = model, world, config, vocab_size
         """`model`: the part that this rank holds; parameter names are those of the whole model."""
+        tensor = world.mesh["tensor"]
+        self.vocabulary = tensor.get_group() if world.layout.tensor > 1 else None
+        """The ranks that share the logits' last axis."""
+        self.pipeline = _pipeline(model, world, config) if world.layout.pipeline > 1 else None
 
     def accumulate(self, fields: Sequence[Tensor], scale: Tensor) -> tuple[Tensor, Tensor]:
         """Add gradients of this rank's share of a global batch; returns (sums, per_sequence).
@@ -37,19 +50,63 @@ class ParallelModel:
         are those of this data rank: add up or gather over `world`.
         """
         size = micro_batch(len(fields[0]), self.config.micro_batch)
-        z_loss = self.config.z_loss
-        return accumulate(self.model, fields, size, scale, z_loss=z_loss, model=self.model)
+        told = {"z_loss": self.config.z_loss, "vocabulary": self.vocabulary}
+        if self.pipeline is None:
+            return accumulate(self.model, fields, size, scale, model=self.model, **told)
+        tally = Tally(fields[0].device)
 
+        def loss_of(logits: Tensor, micro: Micro) -> Tensor:
+            return tally_loss(tally, logits, micro[3], micro[4], **told) * scale
+
+        micro = list(zip(*(torch.split(f, size) for f in fields), strict=True))
+        self.pipeline.step(micro, loss_of)
+        return self._from_last(tally, len(fields[0]))
+
+    def _from_last(self, tally: Tally, sequences: int) -> tuple[Tensor, Tensor]:
+        """What the last stage counted, on all of them; in one message."""
+        assert self.pipeline is not None
+        box = torch.zeros(4 + 2 * sequences, dtype=torch.float64, device=self.world.device)
+        if self.pipeline.last:
+            box = torch.cat([tally.sums, tally.per_sequence.double().flatten()])
+        self.pipeline.broadcast(box)
+        return box[:4], box[4:].view(sequences, 2).float()
+
+    @torch.no_grad()
     def __call__(self, tokens: Tensor, positions: Tensor, documents: Tensor) -> Tensor:
-        """Logits [B, T, V] of whole sequences; all ranks of a data rank call it together."""
-        return cast(Tensor, self.model(tokens, positions, documents))
+        """Logits [B, T, V], for evaluation; the ranks of a data rank call it together."""
+
+        def whole(logits: Tensor) -> Tensor:
+            if self.vocabulary is None:
+                return logits
+            parts = [torch.empty_like(logits) for _ in range(self.world.layout.tensor)]
+            dist.all_gather(parts, logits.contiguous(), group=self.vocabulary)
+            return torch.cat(parts, -1)
+
+        micro = (tokens, positions, documents)
+        if self.pipeline is None:
+            return whole(self.model(*micro))
+        shape = (*tokens.shape, self.vocab_size)
+        like = torch.empty(shape, dtype=self.pipeline.dtype, device=tokens.device)
+        return self.pipeline.evaluate(micro, whole, like)
 
     @torch.no_grad()
     def nats(self, tokens: Tensor, positions: Tensor, documents: Tensor, targets: Tensor) -> Tensor:
-        """[B, T] float32: nats of each target. No logits leave the rank that made them."""
-        logits = self.model(tokens, positions, documents)
-        found, _, _ = token_losses(logits.flatten(0, 1), targets.flatten())
-        return found.view(targets.shape)
+        """[B, T] float32: nats of each target; the ranks of a data rank call it together.
+
+        No logits leave the rank that made them.
+        """
+
+        def of_logits(logits: Tensor) -> Tensor:
+            flat = logits.flatten(0, 1)
+            found, _, _ = token_losses(flat, targets.flatten(), group=self.vocabulary)
+            return found.view(targets.shape)
+
+        micro = (tokens, positions, documents)
+        if self.pipeline is None:
+            return of_logits(self.model(*micro))
+        return self.pipeline.evaluate(
+            micro, of_logits, torch.empty(targets.shape).to(tokens.device)
+        )
 
     def named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
         """Name and parameter of what this rank holds."""
@@ -73,29 +130,58 @@ def micro_batch(share: int, most: int) -> int:
     return max(n for n in range(1, min(most, share) + 1) if share % n == 0)
 
 
+def _pipeline(model: Decoder, world: World, config: RunConfig) -> Pipeline:
+    return Pipeline(
+        model,
+        world.mesh["pipeline"].get_group(),
+        hidden=(config.context // world.layout.tensor, config.model.dim),
+        dtype=getattr(torch, config.dtype),
+        device=world.device,
+    )
+
+
 def parallelise(model: Decoder, world: World, config: RunConfig) -> ParallelModel:
-    """Spread a whole model, alike on every rank, over the processes."""
+    """Spread a whole model, alike on every rank, over the processes; it is changed in place."""
+    layout, parallel, vocab_size = world.layout, config.parallel, model.lm_head.out_features
+    if layout.pipeline > 1:
+        keep_stage(model, world.mesh["pipeline"].get_local_rank(), layout.pipeline)
+    if layout.tensor > 1:
+        split_matrices(model, world.mesh["tensor"])
+    for block in model.layers:
+        if parallel.recompute != "none":
+            recompute_in_backward(block, parallel.recompute)
+        if compiles(parallel.compile, world.device):
+            block.compile()
     shard(model, world, config.dtype)
-    return ParallelModel(model, world, config)
+    return ParallelModel(model, world, config, vocab_size)
 
 
-def shard(model: Decoder, world: World, dtype: str) -> Decoder:
-    """Shard the model over the mesh, block by block; arithmetic in `dtype`, reductions in float32.
+def compiles(wanted: str, device: torch.device) -> bool:
+    """Whether blocks are compiled: `auto` is on GPUs only."""
+    return wanted == "on" or (wanted == "auto" and device.type == "cuda")
 
-    On a CPU gathered weights are kept until the backward pass: memory is plenty, messages are not.
+
+def shard(model: Decoder, world: World, dtype: str) -> None:
+    """Shard over the data ranks, block by block; arithmetic in `dtype`, reductions in float32.
+
+    Gathered weights are kept until the backward pass on a CPU (memory is plenty, messages are not)
+    and in a pipeline (a stage would gather them again for every micro-batch).
     """
     policy = MixedPrecisionPolicy(
         param_dtype=getattr(torch, dtype) if dtype != "float32" else None,
         reduce_dtype=torch.float32,
         cast_forward_inputs=False,
     )
-    mesh = world.mesh["replicate", "shard"] if world.layout.replicate > 1 else world.mesh["shard"]
-    reshard = world.device.type == "cuda"
-    for block in model.layers:
-        fully_shard(block, mesh=mesh, mp_policy=policy, reshard_after_forward=reshard)
-    fully_shard(model, mesh=mesh, mp_policy=policy, reshard_after_forward=reshard)
+    reshard = world.device.type == "cuda" and world.layout.pipeline == 1
+    mesh = data_mesh(world)
+    for module in (*model.layers, model):
+        fully_shard(module, mesh=mesh, mp_policy=policy, reshard_after_forward=reshard)
     sum_gradients(model)
-    return model
+
+
+def data_mesh(world: World) -> DeviceMesh:
+    """What FSDP2 shards over: one dimension, or (replicate, shard) of HSDP."""
+    return world.mesh["replicate", "shard"] if world.layout.replicate > 1 else world.mesh["shard"]
 
 
 def sum_gradients(model: nn.Module) -> None:

@@ -1,8 +1,13 @@
-"""Named points at which a test can kill this rank; the twin of `pipeline.faults` for training.
+"""Named points at which a test can hurt this rank; the twin of `pipeline.faults` for training.
 
 `GRISTMILL_FAULT=name` (or `name:n`) sends SIGKILL to the process that arrives at the point for the
-n-th time; names of other packages are ignored here. `GRISTMILL_FAULT_RANK` picks one rank.
-`GRISTMILL_FAULT_DELAY` waits some seconds first.
+n-th time; names of other packages are ignored here.
+
+GRISTMILL_FAULT_RANK      picks one rank
+GRISTMILL_FAULT_DELAY     waits some seconds first
+GRISTMILL_FAULT_ACTION    in place of `kill`: `stop` (SIGSTOP), `sleep` (for ever), `raise`, `exit`
+                          (code 9)
+GRISTMILL_FAULT_MARK      a file: made when the fault happens, which then happens only once
 """
 
 from __future__ import annotations
@@ -11,6 +16,7 @@ import itertools
 import os
 import signal
 import time
+from pathlib import Path
 
 POINTS: dict[str, str] = {
     "training.step": "one optimiser step more is done",
@@ -26,7 +32,9 @@ POINTS: dict[str, str] = {
 
 _name, _, _count = os.environ.get("GRISTMILL_FAULT", "").partition(":")
 _here = os.environ.get("GRISTMILL_FAULT_RANK", os.environ.get("RANK", "0"))
-_armed = _name in POINTS and _here == os.environ.get("RANK", "0")
+_mark = os.environ.get("GRISTMILL_FAULT_MARK", "")
+_done = bool(_mark) and Path(_mark).exists()
+_armed = _name in POINTS and _here == os.environ.get("RANK", "0") and not _done
 _arrivals = itertools.count(1)
 
 
@@ -35,4 +43,18 @@ def fault(name: str) -> None:
     if _armed and name == _name and next(_arrivals) == int(_count or "1"):
         os.write(2, f"fault: {name}\n".encode())
         time.sleep(float(os.environ.get("GRISTMILL_FAULT_DELAY", "0")))  # threads go on meanwhile
-        os.kill(os.getpid(), signal.SIGKILL)
+        if _mark:
+            Path(_mark).touch()
+        _hurt(os.environ.get("GRISTMILL_FAULT_ACTION", "kill"))
+
+
+def _hurt(action: str) -> None:
+    if action == "sleep":
+        while True:
+            time.sleep(3600)
+    if action == "raise":
+        message = "a fault that was asked for"
+        raise RuntimeError(message)
+    if action == "exit":
+        os._exit(9)
+    os.kill(os.getpid(), {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}[action])

@@ -180,7 +180,7 @@ def smooth(lines: Sequence[Line]) -> list[tuple[int, float]]:
 
     The window is one of tokens, so that runs with other batches lag behind alike.
     """
-    pairs = [(line["tokens"], loss[0]) for line in lines if (loss := numbers([line], "loss"))]
+    pairs = [(line["tokens"], found[0]) for line in lines if (found := numbers([line], "loss"))]
     out, first, total = [], 0, 0.0
     for n, (tokens, loss) in enumerate(pairs):
         total += loss

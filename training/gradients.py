@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from training.losses import token_losses
+from training.stopwatch import mark
 
 ENTROPY_STRIDE = 8  # entropy of the predictions is taken at every 8th token: 1/8 of its cost
 LOSS, ENTROPY, ENTROPY_TOKENS, Z_LOSS = range(4)
@@ -70,7 +71,9 @@ def accumulate(
             model.set_is_last_backward(last)
         logits = forward(tokens, positions, documents)
         loss = tally_loss(tally, logits, mask, targets, z_loss=z_loss, vocabulary=vocabulary)
+        mark("forward")
         torch.autograd.backward(loss * scale)
+        mark("backward")
     return tally.sums, tally.per_sequence
 
 

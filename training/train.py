@@ -82,11 +82,15 @@ def train(config: RunConfig, world: World, stop: StopRequest) -> None:
     report.begin(told)
     try:
         why = steps_of(trainer, report, stop)
+        with watchdog.slow("checkpoint"):
+            trainer.settle()
         with watchdog.slow("evaluation"):
             score = trainer.evaluate() if data.held_out and not why else None
     except TrainingError:
         report.abandon()
         raise
+    finally:
+        trainer.checkpoints.abandon(config.timeout_seconds)
     fault("training.result.before")
     report.end(why if trainer.step < config.steps else "", score, start, time.monotonic() - began)
 
@@ -97,7 +101,9 @@ def steps_of(trainer: Trainer, report: Report, stop: StopRequest) -> str:
     why = ""
     while trainer.step < config.steps and not trainer.finished and not why:
         tick = time.monotonic()
+        report.step_begins()
         values, asked = trainer.train_step(bool(stop.reason))
+        report.step_ends()
         trainer.advance()
         watchdog.beat(trainer.step)
         line = {"step": trainer.step, "tokens": trainer.tokens} | trainer.rates(tick)
@@ -110,6 +116,7 @@ def steps_of(trainer: Trainer, report: Report, stop: StopRequest) -> str:
         report.add(line, values)
         if on_cpu or trainer.step % config.log_every == 0:  # both read from the device
             trainer.guard.check(trainer.step)
+            tell(report, trainer.note(trainer.checkpoints.finished()))
             why = "asked to stop" if float(asked.item()) else ""
         if trainer.step == config.stop_after:
             why = "stop_after"
@@ -117,10 +124,16 @@ def steps_of(trainer: Trainer, report: Report, stop: StopRequest) -> str:
         if end or trainer.step % config.checkpoint_every == 0:
             report.flush()
             with watchdog.slow("checkpoint"):
-                trainer.save()
+                tell(report, trainer.save())
         elif trainer.step % config.log_every == 0:
             report.flush()
     return why
+
+
+def tell(report: Report, texts: list[str]) -> None:
+    """Say it, on the first rank."""
+    for text in texts if report.world.first else []:
+        report.progress.say(text)
 
 
 if __name__ == "__main__":

@@ -88,11 +88,11 @@ def tally_loss(
 ) -> Tensor:
     """The summed loss of a micro-batch, z-loss included, to be differentiated; 0-dimensional.
 
-    `logits` [B, T, V]. What is told of it goes to `tally`.
+    `logits` [B, T, V] are lost. What is told of them goes to `tally`.
     """
     wanted = torch.where(mask, targets, -100).flatten()
     nats, normaliser, entropy = token_losses(
-        logits.flatten(0, 1), wanted, stride=ENTROPY_STRIDE, group=vocabulary
+        logits.flatten(0, 1), wanted, stride=ENTROPY_STRIDE, group=vocabulary, overwrite=True
     )
     counted = (wanted[::ENTROPY_STRIDE] >= 0).double()
     entropies = torch.stack([(entropy.double() * counted).sum(), counted.sum()])

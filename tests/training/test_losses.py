@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from training.gradients import Tally, tally_loss
-from training.losses import token_losses
+from training.losses import CHUNK_BYTES, token_losses
 
 
 def drawn(dtype: torch.dtype = torch.float32) -> tuple[torch.Tensor, torch.Tensor]:
@@ -62,3 +62,22 @@ def test_what_is_told_of_a_micro_batch() -> None:
     assert tally.per_sequence[:, 0].sum() == pytest.approx(nats, rel=1e-5), "but not in the nats"
     assert tally.per_sequence[:, 1].tolist() == mask.sum(1).tolist()
     assert 0 < entropy / tokens < 4
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_rows_taken_some_at_a_time_and_written_over_change_nothing(
+    dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = []
+    for overwrite, size in ((False, 1 << 20), (True, 8 * 4 * 50)):
+        monkeypatch.setitem(CHUNK_BYTES, "cpu", size)
+        logits, wanted = drawn(dtype)
+        own = logits * 1
+        nats, normaliser, entropy = token_losses(own, wanted, stride=8, overwrite=overwrite)
+        (nats.sum() * 0.3 + 0.01 * normaliser.square().sum()).backward()
+        assert torch.equal(own, logits) != overwrite
+        assert logits.grad is not None
+        found.append((nats, normaliser, entropy, logits.grad))
+    assert len(found[0][2]) == 3
+    for whole, pieces in zip(*found, strict=True):
+        assert torch.equal(whole, pieces)

@@ -22,7 +22,6 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-
 CHUNK_BYTES = {"cpu": 1 << 20, "cuda": 1 << 29}
 """Size of the float32 rows that are worked on at a time; 0.25 to 4 MiB are alike on a CPU."""
 
@@ -95,7 +94,7 @@ class _SharedTokenLosses(torch.autograd.Function):
         entropy = -(seen.exp() * seen).sum(-1)
         both = torch.cat([picked, entropy])
         dist.all_reduce(both, group=group)
-        picked, entropy = both.split([len(picked), len(entropy)])
+        picked, entropy = both[: len(picked)], both[len(picked) :]
         ctx.save_for_backward(log_p, place, here, counted)
         ctx.dtype = logits.dtype
         ctx.mark_non_differentiable(entropy)
@@ -136,9 +135,11 @@ def token_losses(
     gradient. `group`: ranks that each hold an equal part of the vocabulary, in their order.
     `overwrite`: the logits are read by nobody else and may be lost, which saves their memory.
     """
-    out: tuple[Tensor, Tensor, Tensor]
-    if group is None:
-        out = _TokenLosses.apply(logits, wanted, stride, overwrite)
-    else:
-        out = _SharedTokenLosses.apply(logits, wanted, stride, group)
+    whole: Any = _TokenLosses
+    shared: Any = _SharedTokenLosses
+    out: tuple[Tensor, Tensor, Tensor] = (
+        whole.apply(logits, wanted, stride, overwrite)
+        if group is None
+        else shared.apply(logits, wanted, stride, group)
+    )
     return out

@@ -7,7 +7,6 @@ checkpoint between them.
 """
 
 import itertools
-import json
 import re
 import signal
 from collections import deque
@@ -18,6 +17,7 @@ from pathlib import Path
 from pipeline.errors import ConfigError, GristmillError
 from resources.command import Ended, Say
 from training.verify import complete_steps, step_of
+from training.watchdog import read_beats
 
 LAST_LINES = 20
 ALIKE, WITHOUT_PROGRESS = 2, 3
@@ -75,9 +75,8 @@ class Attempts:
         """Take in a line of the job; where it tells of an attempt's end, decide."""
         self._lines.append(line)
         if match := ONE_FAILURE.search(line):
-            beats = {beat["pid"]: beat for beat in self._beats()}
-            beat = beats.get(int(match["pid"]), {})
-            rank = beat.get("rank", int(match["rank"]))
+            ranks = {beat.pid: beat.rank for beat in read_beats(self.beats)}
+            rank = ranks.get(int(match["pid"]), int(match["rank"]))
             self._add(f"rank {rank}", int(match["code"]), str(rank))
 
     def agent_gone(self, ended: Ended) -> bool:
@@ -88,7 +87,7 @@ class Attempts:
         return not self.enough
 
     def _add(self, who: str, code: int, rank: str) -> None:
-        steps = [beat["step"] for beat in self._beats()]
+        steps = [beat.step for beat in read_beats(self.beats)]
         said = _said(self._lines, rank)[1] if rank else ""
         newest = [step_of(path) for path in complete_steps(self.out / "checkpoints")]
         end = End(who, code, max(steps, default=None), max(newest, default=0), said)
@@ -119,15 +118,6 @@ class Attempts:
         if len(same) >= WITHOUT_PROGRESS:
             return f"{len(same)} attempts in a row ended without a checkpoint between them"
         return ""
-
-    def _beats(self) -> list[dict[str, int]]:
-        found = []
-        for file in self.beats.glob("rank-*.json"):
-            try:
-                found.append(json.loads(file.read_text(encoding="utf-8")))
-            except (OSError, ValueError):  # it is just being replaced
-                continue
-        return found
 
     def failure(self, what: str, ended: Ended) -> GristmillError:
         """The error of the job, with the attempts before the last one."""

@@ -16,9 +16,9 @@ were stopped by a signal or cannot run Python any more (see `training/watchdog.p
 
 import contextlib
 import ctypes
-import json
 import os
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -30,6 +30,7 @@ PR_SET_CHILD_SUBREAPER = 36
 POLL_SECONDS = 0.2
 LINGER_SECONDS = 1.0  # what a finished command's children get before SIGTERM
 ORPHAN_SECONDS = 3.0  # and from there to SIGKILL
+BEAT = struct.Struct("<qqqdd")  # as in training.watchdog: rank, process, step, alive, too long
 LOOK_SECONDS = 1.0  # between two looks at the beats
 STACK_SECONDS = 0.5  # what a process without a beat gets to write its stacks
 
@@ -97,15 +98,15 @@ def silent(folder: Path) -> dict[int, str]:
     """Processes below this one whose beat stopped too long ago -> what to say of them."""
     found = {}
     below = set(descendants())
-    for file in folder.glob("rank-*.json"):
+    for file in folder.glob("rank-*.beat"):
         try:
-            beat = json.loads(file.read_text())
-        except (OSError, ValueError):  # gone, or half of a full disk
+            rank, pid, step, alive, seconds = BEAT.unpack(file.read_bytes())
+        except (OSError, struct.error):  # just gone, or of another version
             continue
-        waited = time.monotonic() - beat["alive"]
-        if waited > beat["silent_seconds"] and beat["pid"] in below:
-            who = f"rank {beat['rank']} is stopped: process {beat['pid']}"
-            found[beat["pid"]] = f"{who} did nothing for {waited:.0f} s after step {beat['step']}"
+        waited = time.monotonic() - alive
+        if waited > seconds and pid in below:
+            who = f"rank {rank} is stopped: process {pid}"
+            found[pid] = f"{who} did nothing for {waited:.0f} s after step {step}"
     return found
 
 

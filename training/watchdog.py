@@ -6,21 +6,24 @@ only waits for the others gets the whole limit, one that is stuck by itself four
 that the log names the one that is stuck. Starting (with compilation), evaluation and waiting for a
 checkpoint are known to take long: they have the limit `launch.slow_seconds`.
 
-The thread also writes a small file a second, the rank's beat. Where even that stops (SIGSTOP, a C
-call that never gives the interpreter back), `resources/supervisor.py` ends the process.
+Each rank has a small file besides, its beat: the step it finished, and when the thread last ran.
+Where the thread stops too (SIGSTOP, a C call that never gives the interpreter back),
+`resources/supervisor.py` ends the process. The launcher reads there how far a dead rank had come.
 """
 
 from __future__ import annotations
 
 import contextlib
 import faulthandler
-import json
+import mmap
 import os
 import signal
+import struct
 import sys
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
@@ -31,16 +34,38 @@ VARIABLE = "GRISTMILL_BEATS"
 HUNG = 3
 """Exit code of a rank that ended itself because it hung."""
 ALONE = 0.8  # share of the limit for a rank that waits for nobody
+BEAT = struct.Struct("<qqqdd")
+"""rank, process, step, clock of the last life sign, seconds without one that are too many."""
 STOPPED = 0.5  # share of the limit after which a process without a beat is ended
 START, STEP = "start", "step"
 COLLECTIVES = f"{os.sep}torch{os.sep}distributed{os.sep}"
+
+
+@dataclass(frozen=True)
+class Beat:
+    """What a rank's file says."""
+
+    rank: int
+    pid: int
+    step: int
+    alive: float
+    """`time.monotonic()`, which is one clock for all processes of a host."""
+    silent_seconds: float
+
+
+def read_beats(folder: Path) -> list[Beat]:
+    """The beats of a host's ranks, those of dead ones too."""
+    found = (file.read_bytes() for file in sorted(folder.glob("rank-*.beat")))
+    return [Beat(*BEAT.unpack(data)) for data in found if len(data) == BEAT.size]
 
 
 class Watchdog:
     """The watch over one rank's main thread."""
 
     def __init__(self, rank: int, limits: LaunchConfig, folder: Path | None) -> None:
-        self.rank, self.limits, self.folder = rank, limits, folder
+        self.rank, self.limits = rank, limits
+        self._file = folder / f"rank-{rank}.beat" if folder else None
+        self._beat: mmap.mmap | None = None
         self.step, self.phase, self.since = 0, START, time.monotonic()
         self.tick = min(1.0, limits.hang_seconds / 10)
         self._main = threading.get_ident()
@@ -50,15 +75,21 @@ class Watchdog:
     def start(self) -> None:
         """Begin to watch; SIGUSR1 writes the stacks of this process to its log from now on."""
         faulthandler.register(signal.SIGUSR1, file=2, all_threads=True)
-        self._write()
+        if self._file:
+            aside = self._file.with_suffix(f".{os.getpid()}")
+            aside.write_bytes(bytes(BEAT.size))
+            with aside.open("r+b") as file:
+                self._beat = mmap.mmap(file.fileno(), BEAT.size)
+            self.write()
+            aside.replace(self._file)
         self._thread.start()
 
     def stop(self) -> None:
         """End the watch."""
         self._ended.set()
         self._thread.join()
-        if self.folder:
-            self._file(self.folder).unlink(missing_ok=True)
+        if self._file:
+            self._file.unlink(missing_ok=True)
 
     @property
     def limit(self) -> float:
@@ -67,7 +98,7 @@ class Watchdog:
 
     def _watch(self) -> None:
         while not self._ended.wait(self.tick):
-            self._write()
+            self.write()
             waited = time.monotonic() - self.since
             if waited > self.limit * ALONE:
                 alone = not waits_for_others(sys._current_frames().get(self._main))
@@ -86,26 +117,12 @@ class Watchdog:
         faulthandler.dump_traceback(file=2, all_threads=True)
         os._exit(HUNG)
 
-    def _write(self) -> None:
-        """The beat; a folder that is gone, or a full disk, must not end a training."""
-        if self.folder is None:
-            return
-        content = {
-            "rank": self.rank,
-            "pid": os.getpid(),
-            "step": self.step,
-            "phase": self.phase,
-            "alive": time.monotonic(),  # one clock for all processes of a host
-            "silent_seconds": self.limits.hang_seconds * STOPPED,
-        }
-        file = self._file(self.folder)
-        with contextlib.suppress(OSError):
-            aside = file.with_suffix(f".{os.getpid()}")
-            aside.write_text(json.dumps(content), encoding="utf-8")
-            aside.replace(file)
-
-    def _file(self, folder: Path) -> Path:
-        return folder / f"rank-{self.rank}.json"
+    def write(self) -> None:
+        """The beat, into memory that others see and that outlives this process."""
+        if self._beat is not None:
+            silent = self.limits.hang_seconds * STOPPED
+            values = (self.rank, os.getpid(), self.step, time.monotonic(), silent)
+            BEAT.pack_into(self._beat, 0, *values)
 
 
 def waits_for_others(frame: FrameType | None) -> bool:
@@ -131,9 +148,10 @@ def start(rank: int, limits: LaunchConfig) -> None:
 
 
 def beat(step: int) -> None:
-    """The main thread finished a step. Costs some hundred nanoseconds; nothing without a watch."""
+    """The main thread finished a step. Costs some microseconds; nothing without a watch."""
     if _watch is not None:
         _watch.step, _watch.phase, _watch.since = step, STEP, time.monotonic()
+        _watch.write()
 
 
 @contextlib.contextmanager

@@ -113,6 +113,30 @@ def test_sigkill_of_the_launcher_leaves_nothing_alive(tmp_path: Path) -> None:
     assert wait_until(lambda: not alive("322.5"), 15)
 
 
+STOPS = """
+import os, signal, sys, time
+from training import watchdog
+from training.settings.launch import LaunchConfig
+watchdog.start(0, LaunchConfig(hang_seconds=5))
+watchdog.beat(12)
+time.sleep(0.1)
+if sys.argv[1] == "stop":
+    os.kill(os.getpid(), signal.SIGSTOP)
+time.sleep(3.5)
+"""
+
+
+@pytest.mark.parametrize(("action", "code"), [("stop", 137), ("work", 0)])
+def test_a_process_whose_beat_stopped_is_ended(tmp_path: Path, action: str, code: int) -> None:
+    lines: list[str] = []
+    env = dict(os.environ) | {"GRISTMILL_BEATS": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", STOPS, action]
+    assert run_command(command, env=env, say=lines.append).code == code
+    said = [line for line in lines if line.startswith("rank 0 is stopped: process ")]
+    assert len(said) == (1 if action == "stop" else 0), lines
+    assert all("s after step 12;" in line for line in said)
+
+
 def test_gpus_demanded_where_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     assert process_count(None) == 2

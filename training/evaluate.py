@@ -27,11 +27,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from training.checkpoint import write_text
-from training.data import Source, permute, round_keys
+from training.data import Source
 from training.errors import TrainingError
 from training.model import Decoder
+from training.order import permute, round_keys
 from training.plan import open_data
-from training.rows import Row
+from training.reading import Row
 from training.sampling import open_model, sample_continuations
 from training.shards import Ints, ShardError
 from training.vocabulary import Vocabulary

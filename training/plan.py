@@ -7,18 +7,23 @@ from __future__ import annotations
 
 import hashlib
 import json
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from training.config import RunConfig
-from training.data import HELD_OUT, Loader, Order, Source, open_source
+from training.course import Course
+from training.data import HELD_OUT, Loader, Source, open_source
 from training.errors import RunConfigError, TrainingError
+from training.order import Order
 from training.shards import ShardError, read_sidecar, shard_path, strip_ending
 from training.vocabulary import Vocabulary
 
 WEB = "web"
+REPEATED = 4.0
+"""Passes from which repeated data teaches clearly less than new (arXiv:2305.16264)."""
 
 
 @dataclass(frozen=True)
@@ -34,32 +39,75 @@ class Data:
     """Sentences for the log: sources, epochs."""
 
 
-def open_data(config: RunConfig, vocabulary: Vocabulary) -> Data:
+def open_data(config: RunConfig, vocabulary: Vocabulary, *, tokens: bool = True) -> Data:
     """Open the shards of a run and lay down the order of its samples.
 
-    Raises RunConfigError where shards and tokenizer do not fit, and TrainingError where the data
-    ends before the run does and `second_epoch` is off.
+    Without `tokens` the `.bin` files need not be there: to say what is where. Raises RunConfigError
+    where shards, tokenizer, weights and length do not fit, and TrainingError where the data ends
+    before the run does and `second_epoch` is off.
     """
-    prefixes, phases = _from_shards(config) if config.plan is None else _from_plan(config)
+    prefixes, planned = _from_shards(config) if config.plan is None else _from_plan(config)
+    phases = _phases(config, planned, prefixes)
     check_shards([p for group in prefixes.values() for p in group], vocabulary)
     train, held_out = {}, []
     for name in sorted(prefixes):
         splits = [(read_sidecar(p).get("split") == HELD_OUT, p) for p in prefixes[name]]
-        train[name] = open_source(name, [p for held, p in splits if not held], config.context)
+        own = [p for held, p in splits if not held]
+        train[name] = open_source(name, own, config.context, config.packing, tokens=tokens)
         if kept := [p for held, p in splits if held]:
-            held_out.append(open_source(name, kept, config.context))
+            # always packed alike, so that the scores of runs compare
+            held_out.append(open_source(name, kept, config.context, tokens=tokens))
     sources = list(train.values())
     order = _order(config, sources, phases)
-    loader = Loader(sources, order)
-    samples = config.steps * config.global_batch
-    _check_length(config, order, samples)
-    passes = ", ".join(f"{name} {n:.2f}" for name, n in loader.epochs(samples).items())
-    notes = [f"passes over each source in {config.steps} steps: {passes}"]
-    planned, wanted = phases[-1][0], samples * config.context
-    if config.plan and wanted > planned:
-        notes.append(f"the plan is made for {planned:,} tokens, this run reads {wanted:,}")
+    course = Course(config)
+    check_length(config, order, course)
+    notes = _notes(config, order, course)
+    if config.plan and not config.phases:
+        notes += _check_plan(config, course, planned[-1][0])
     notes += [] if held_out else ["no shard is held out: there will be no bits per byte"]
-    return Data(loader, held_out, _checksum(sources, phases), notes)
+    return Data(Loader(sources, order), held_out, _checksum(sources, phases), notes)
+
+
+def _phases(config: RunConfig, planned: Phases, known: Iterable[str]) -> Phases:
+    """Those of the run file, if it has any; RunConfigError where they name an unknown source."""
+    names = set(known)
+    for number, phase in enumerate(config.phases):
+        if unknown := sorted(phase.weights.keys() - names):
+            message = f"phases.{number}.weights names {unknown[0]}, and no shard is of that source"
+            raise RunConfigError(message, hint=f"sources: {', '.join(sorted(names))}")
+    return [(p.until_tokens, dict(p.weights)) for p in config.phases] or planned
+
+
+def _notes(config: RunConfig, order: Order, course: Course) -> list[str]:
+    """How often each source is read, with a warning where that is too often."""
+    taken = order.taken(course.samples_until(config.steps))
+    passes = {
+        name: int(n) / rows
+        for name, n, rows in zip(order.names, taken, order.n_rows, strict=True)
+        if rows
+    }
+    told = ", ".join(f"{name} {n:.2f}" for name, n in passes.items())
+    return [f"passes over each source in {config.steps} steps: {told}"] + [
+        f"{name} is read {n:.1f} times; beyond {REPEATED:g} passes repeated data teaches clearly "
+        "less than new (arXiv:2305.16264)"
+        for name, n in passes.items()
+        if n > REPEATED
+    ]
+
+
+def _check_plan(config: RunConfig, course: Course, planned: int) -> list[str]:
+    """RunConfigError where the plan ends within the warm-up; a note where the run is longer."""
+    if course.tokens_until(config.warmup_steps) >= planned:
+        message = (
+            f"plan {config.plan} is made for {planned:,} tokens, and the warm-up of "
+            f"{config.warmup_steps} steps alone reads {course.tokens_until(config.warmup_steps):,}"
+        )
+        hint = "lower warmup_steps or the batch, or raise mixture.total_tokens"
+        raise RunConfigError(message, hint=hint)
+    wanted = course.tokens_until(config.steps)
+    if wanted > planned:
+        return [f"the plan is made for {planned:,} tokens, this run reads {wanted:,}"]
+    return []
 
 
 def earlier_plan(config: RunConfig, vocabulary: Vocabulary, data: str) -> Path | None:
@@ -173,11 +221,17 @@ def _order(config: RunConfig, sources: list[Source], phases: Phases) -> Order:
     return Order([s.name for s in sources], [s.n_rows for s in sources], ends, config.seed)
 
 
-def _check_length(config: RunConfig, order: Order, samples: int) -> None:
+def check_length(config: RunConfig, order: Order, course: Course) -> None:
+    """TrainingError where the data ends before the run does and `second_epoch` is off.
+
+    To be asked again with the course of a run that left samples out.
+    """
     if config.second_epoch:
         return
-    enough = order.samples_in_one_pass(samples) // config.global_batch
-    if enough < config.steps:
+    wanted = course.samples_until(config.steps)
+    ends = order.samples_in_one_pass(wanted)
+    if ends < wanted:
+        enough = bisect_right(range(config.steps), ends, key=course.samples_until) - 1
         message = (
             f"the data ends after step {enough} of {config.steps}, and second_epoch is off "
             f"({sum(order.n_rows)} sequences, global_batch {config.global_batch})"

@@ -15,7 +15,9 @@ What a row is, exactly (training relies on it):
 - Rows come with the longest segments first; they must be shuffled, which is the loader's job.
 
 Packing is best-fit decreasing (arXiv:2404.10830): no cut documents and about 0.01 % padding, where
-concatenate-and-chunk cuts 28 % of the documents that would fit into 2,048 tokens.
+concatenate-and-chunk cuts 28 % of the documents that would fit into 2,048 tokens. That is there
+too, for comparison (`packing: concatenate`): row r is tokens r * context and on of the shard, its
+segments are what lies there of each document, and only the last row of a shard has padding.
 """
 
 from __future__ import annotations
@@ -24,10 +26,8 @@ import bisect
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from training.shards import (
     Ints,
@@ -137,7 +137,8 @@ class Rows:
         except (FileNotFoundError, ValueError) as error:
             message = f"{path} is absent or damaged"
             raise ShardError(message) from error
-        return cls(segments, context)
+        # a plain view: slicing a memmap costs 10 times as much
+        return cls(np.asarray(segments), context)
 
     @cached_property
     def bounds(self) -> Ints:
@@ -154,43 +155,51 @@ class Rows:
 
     def of(self, row: int) -> Ints:
         """[segments of the row, 4]."""
+        bounds = self.bounds
+        if not 0 <= row < len(bounds) - 1:
+            message = f"no row {row}; there are {len(self)} of context {self.context}"
+            raise ShardError(message)
+        return self.segments[bounds[row] : bounds[row + 1]]
+
+
+@dataclass(frozen=True)
+class Chunks:
+    """The rows of one shard by plain concatenation; computed, never stored."""
+
+    offsets: Ints
+    """[documents + 1]: where each document starts."""
+    context: int
+
+    def __len__(self) -> int:
+        return -(-int(self.offsets[-1]) // self.context)
+
+    @property
+    def n_tokens(self) -> int:
+        """Tokens in all rows: those of the shard."""
+        return int(self.offsets[-1])
+
+    def of(self, row: int) -> Ints:
+        """[segments of the row, 4], as `Rows.of`."""
         if not 0 <= row < len(self):
             message = f"no row {row}; there are {len(self)} of context {self.context}"
             raise ShardError(message)
-        return self.segments[self.bounds[row] : self.bounds[row + 1]]
+        begin = row * self.context
+        end = min(begin + self.context, self.n_tokens)
+        first = int(np.searchsorted(self.offsets, begin, side="right")) - 1
+        last = int(np.searchsorted(self.offsets, end, side="left"))
+        starts = np.maximum(self.offsets[first:last], begin)
+        stops = np.minimum(self.offsets[first + 1 : last + 1], end)
+        documents = np.arange(first, last)
+        return np.stack([np.full_like(documents, row), documents, starts, stops - starts], axis=1)
 
 
-class Row(NamedTuple):
-    """One training sample; every array is [context]."""
-
-    tokens: Ints
-    """Token ids; 0 in the padding."""
-    positions: Ints
-    """Counted from 0 in every segment; also in the padding, which is a segment of its own here."""
-    doc_index: Ints
-    """The document of the shard; -1 in the padding. Attention stays within equal values."""
-    loss_mask: NDArray[np.bool_]
-    """True where the target counts."""
-    targets: Ints
-    """The next token of the document; 0 where `loss_mask` is false."""
+Packed = Rows | Chunks
 
 
-def read_row(shard: Shard, rows: Rows, row: int) -> Row:
-    """Tokens, positions, documents, loss mask and targets of one row; see the top of this file."""
-    context = rows.context
-    tokens, targets = np.zeros(context, np.int64), np.zeros(context, np.int64)
-    doc_index = np.full(context, -1, np.int64)
-    positions = np.arange(context)
-    mask = np.zeros(context, np.bool_)
-    at = 0
-    for _, document, start, length in rows.of(row).tolist():
-        end = at + length
-        tokens[at:end] = shard.tokens[start : start + length]
-        n_targets = min(length, int(shard.offsets[document + 1]) - 1 - start)
-        targets[at : at + n_targets] = shard.tokens[start + 1 : start + 1 + n_targets]
-        mask[at : at + n_targets] = True
-        doc_index[at:end] = document
-        positions[at:end] -= at
-        at = end
-    positions[at:] -= at
-    return Row(tokens, positions, doc_index, mask, targets)
+def rows_of(shard: Shard, context: int, packing: str) -> Packed:
+    """The rows of a shard: `best_fit` from their file, else packed now, or `concatenate`."""
+    if packing == "concatenate":
+        return Chunks(shard.offsets, context)
+    if rows_path(shard.prefix, context).exists():
+        return Rows.open(shard.prefix, context)
+    return Rows(build_rows(shard.lengths, context), context)

@@ -11,9 +11,10 @@ import torch
 
 from training.checkpoint import load_weights
 from training.config import RunConfig, recorded
-from training.data import Source, permute, round_keys
+from training.data import Source
 from training.errors import TrainingError
 from training.model import Decoder
+from training.order import permute, round_keys
 from training.verify import find, read_record
 from training.vocabulary import Vocabulary
 

@@ -162,8 +162,10 @@ class Shard:
     sidecar: dict[str, Any]
 
     @classmethod
-    def open(cls, prefix: str | Path, *, verify: bool = False) -> Shard:
+    def open(cls, prefix: str | Path, *, verify: bool = False, tokens: bool = True) -> Shard:
         """Open `<prefix>.bin/.idx/.json`; sizes are always compared, checksums with `verify`.
+
+        Without `tokens` the `.bin` need not be there, and none can be read.
 
         `prefix` may also be the path of one of the files. Raises ShardError naming the file that is
         absent, cut short, changed, or not of this format.
@@ -175,23 +177,16 @@ class Shard:
         index = shard_path(prefix, "idx")
         lengths, dtype = read_index(index)
         offsets = offsets_of(lengths)
-        data = shard_path(prefix, "bin")
-        size, expected = (
-            data.stat().st_size if data.exists() else -1,
-            int(offsets[-1]) * dtype.itemsize,
-        )
-        if size != expected:
-            message = f"{data} has {size} bytes, its index speaks of {expected}"
-            raise ShardError(message.replace("has -1 bytes", "is absent"))
+        n_tokens = int(offsets[-1])
+        mapped = _map(shard_path(prefix, "bin"), n_tokens, dtype) if tokens else np.empty(0, dtype)
+        found = (n_tokens, len(lengths), dtype.name)
         told = (sidecar.get("tokens"), sidecar.get("documents"), sidecar.get("dtype"))
-        if told != (found := (int(offsets[-1]), len(lengths), dtype.name)):
+        if told != found:
             message = (
                 f"{shard_path(prefix, 'json')} says tokens, documents, dtype {told}; found {found}"
             )
             raise ShardError(message)
-        # an empty file cannot be mapped
-        tokens = np.memmap(data, dtype=dtype, mode="r") if size else np.empty(0, dtype)
-        return cls(prefix, tokens, offsets, sidecar)
+        return cls(prefix, mapped, offsets, sidecar)
 
     @property
     def name(self) -> str:
@@ -201,7 +196,7 @@ class Shard:
     @property
     def n_tokens(self) -> int:
         """Tokens, the end tokens included."""
-        return len(self.tokens)
+        return int(self.offsets[-1])
 
     @property
     def n_documents(self) -> int:
@@ -231,6 +226,20 @@ class Shard:
             message = f"{self.name} has no token {token}; it holds {self.n_tokens}"
             raise ShardError(message)
         return int(np.searchsorted(self.offsets, token, side="right")) - 1
+
+
+def _map(path: Path, n_tokens: int, dtype: np.dtype[Any]) -> Tokens:
+    """The tokens of a `.bin`, mapped; ShardError where it has another size."""
+    size = path.stat().st_size if path.exists() else -1
+    if size != n_tokens * dtype.itemsize:
+        message = (
+            f"{path} has {size} bytes, its index speaks of {n_tokens * dtype.itemsize}"
+            if size >= 0
+            else f"{path} is absent"
+        )
+        raise ShardError(message)
+    # an empty file cannot be mapped; a plain view, since slicing a memmap costs 10 times as much
+    return np.asarray(np.memmap(path, dtype=dtype, mode="r")) if size else np.empty(0, dtype)
 
 
 def strip_ending(prefix: str | Path) -> Path:

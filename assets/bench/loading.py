@@ -18,7 +18,8 @@ def ours(material: Material) -> Trial:
     """`Loader.batch` over one pass of the rows, in the order of training."""
     import numpy as np
 
-    from training.data import Batch, Loader, Order, open_source
+    from training.data import Batch, Loader, open_source
+    from training.order import Order
     from training.recipes import tiny_cpu
 
     source = open_source("web", [material.path("bench")], tiny_cpu().context)

@@ -2,70 +2,27 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from pipeline.config.mixture import MixtureConfig
 from pipeline.mixture import build_plan, shard_info
-from tests.training.miniature import TINY, write_documents, write_run
+from tests.training.miniature import TINY, VOCABULARY, write_documents, write_run
 from training.config import load_run
-from training.data import Loader, Order, interleave, permute, round_keys
+from training.course import Course
+from training.data import Loader
 from training.errors import RunConfigError, TrainingError
-from training.plan import Data, open_data
+from training.order import Order
+from training.plan import Data, check_length, open_data
+from training.shards import write_shard
 from training.vocabulary import Vocabulary
 
 
 def data_of(path: Path) -> Data:
     config = load_run(path)
     return open_data(config, Vocabulary.open(config.tokenizer))
-
-
-@settings(deadline=None)
-@given(st.integers(1, 700), st.integers(0, 2**62), st.integers(0, 3))
-def test_the_permutation_hits_every_row_once(n: int, seed: int, epoch: int) -> None:
-    keys = round_keys(seed, "web", epoch)
-    assert sorted(permute(i, n, keys) for i in range(n)) == list(range(n))
-
-
-def test_another_seed_epoch_or_source_is_another_order() -> None:
-    orders = {
-        tuple(permute(i, 1000, round_keys(*key)) for i in range(50))
-        for key in [(0, "web", 0), (1, "web", 0), (0, "web", 1), (0, "code", 0)]
-    }
-    assert len(orders) == 4
-
-
-@settings(deadline=None, max_examples=10)
-@given(st.lists(st.floats(0.01, 1.0), min_size=1, max_size=6))
-def test_every_prefix_follows_the_weights(weights: list[float]) -> None:
-    cycle, counts, before = interleave(weights)
-    share = np.array(weights) / sum(weights)
-    assert counts.sum() == len(cycle)
-    for source in range(len(weights)):
-        taken = np.cumsum(cycle == source)
-        wanted = share[source] * np.arange(1, len(cycle) + 1)
-        # less than 1 by the order, less than 1 by rounding to whole counts
-        assert np.abs(taken - wanted).max() < 2.0
-        assert (before[cycle == source] == np.arange(counts[source])).all()
-
-
-def test_sources_without_weight_are_never_drawn() -> None:
-    order = Order(["a", "b"], [5, 0], [(0, [1.0, 0.0])], seed=0)
-    assert {order[i].source for i in range(100)} == {0}
-    with pytest.raises(TrainingError, match="source b has weight"):
-        Order(["a", "b"], [5, 0], [(0, [1.0, 0.5])], seed=0)
-
-
-def test_phases_change_the_weights_and_go_on_where_the_last_one_stopped() -> None:
-    order = Order(["a", "b"], [40, 40], [(30, [1.0, 0.0]), (60, [0.0, 1.0])], seed=3)
-    samples = [order[i] for i in range(70)]
-    assert [s.source for s in samples[:30]] == [0] * 30
-    assert [s.source for s in samples[30:]] == [1] * 40, "the last phase goes on"
-    assert len({s.row for s in samples[:30]}) == 30
-    assert order.taken(45).tolist() == [30, 15]
 
 
 def test_global_batches_are_the_same_at_any_number_of_ranks(tmp_path: Path) -> None:
@@ -107,27 +64,42 @@ def test_a_step_leads_to_its_documents(tmp_path: Path) -> None:
     assert len(documents) >= len(indices)
 
 
-def end_of_data(root: Path, **keys: object) -> Path:
-    """20 sequences in two shards, global batch 8, 6 steps."""
+def end_of_data(root: Path, **keys: Any) -> Path:
+    """20 sequences in two shards, global batch 8, 6 steps (cases/training/end-of-data.json)."""
     for number in range(2):
-        write_documents(root / f"s{number}", 10, seed=number, longest=40)
-    model = {"context": 64, "global_batch": 8, "steps": 6}
-    return write_run(root, shards=["s0", "s1"], **TINY | model | keys)
+        tokens = np.arange(640) % (VOCABULARY - 1) + 1
+        write_shard(root / f"s{number}", tokens, np.full(10, 64), vocab_size=VOCABULARY)
+    content: dict[str, Any] = TINY | {"context": 64, "global_batch": 8, "steps": 6} | keys
+    return write_run(root, shards=["s0", "s1"], **content)
 
 
 def test_the_end_of_the_data_is_a_counted_second_pass(tmp_path: Path) -> None:
     data = data_of(end_of_data(tmp_path))
-    rows = data.loader.sources[0].n_rows
-    assert data.loader.epochs(48) == {"web": round(48 / rows, 4)}
-    assert rows < 48
-    assert any("passes over each source" in note for note in data.notes)
+    assert data.loader.sources[0].n_rows == 20
+    assert data.loader.epochs(48) == {"web": 2.4}
+    assert data.notes[0] == "passes over each source in 6 steps: web 2.40"
+    last = data.loader.segments(Course(load_run(end_of_data(tmp_path))).indices(3))
+    assert [segment.epoch for segment in last] == [0] * 4 + [1] * 4
 
 
 def test_or_a_message_before_the_first_step(tmp_path: Path) -> None:
-    rows = data_of(end_of_data(tmp_path)).loader.sources[0].n_rows
-    path = end_of_data(tmp_path, second_epoch=False)
-    with pytest.raises(TrainingError, match=f"ends after step {rows // 8} of 6"):
-        data_of(path)
+    assert data_of(end_of_data(tmp_path, second_epoch=False, steps=2))
+    with pytest.raises(TrainingError, match="ends after step 2 of 6"):
+        data_of(end_of_data(tmp_path, second_epoch=False))
+
+
+def test_the_end_of_the_data_counts_what_is_left_out(tmp_path: Path) -> None:
+    path = end_of_data(tmp_path, second_epoch=False, steps=2)
+    config, order = load_run(path), data_of(path).loader.order
+    check_length(config, order, Course(config, [(3, 7)]))
+    with pytest.raises(TrainingError, match="ends after step 1 of 2"):
+        check_length(config, order, Course(config, [(3, 8)]))
+
+
+def test_more_than_four_passes_are_warned_of(tmp_path: Path) -> None:
+    few, many = (data_of(end_of_data(tmp_path, steps=n)).notes for n in (10, 11))
+    assert not any("beyond 4 passes" in note for note in few)
+    assert any(note.startswith("web is read 4.4 times; beyond 4") for note in many)
 
 
 def test_shards_of_another_tokenizer_are_refused(tmp_path: Path) -> None:
@@ -166,9 +138,47 @@ def test_a_plan_of_the_mixture_names_shards_and_weights(tmp_path: Path) -> None:
     assert names.count("web") == 30
     assert names.count("code") == 10
     assert [source.name for source in data.held_out] == ["web"]
+    steps = 2000 // (4 * 32)
+    data_of(write_run(tmp_path, shards=[], plan="mixture/plan.json", warmup_steps=steps, steps=99))
+    run = write_run(tmp_path, shards=[], plan="mixture/plan.json", warmup_steps=steps + 1, steps=99)
+    with pytest.raises(RunConfigError, match="2,000 tokens, and the warm-up of 16 steps alone"):
+        data_of(run)
     write_documents(tmp_path / "shards" / "web-0", 50, seed=99, source="web", split="train")
     with pytest.raises(TrainingError, match="is not the one that plan"):
         data_of(run)
     (tmp_path / "shards" / "web-0.bin").unlink()
     with pytest.raises(RunConfigError, match="are not below"):
         data_of(run)
+
+
+def test_phases_of_the_run_file_take_the_place_of_the_sizes(tmp_path: Path) -> None:
+    phases = [
+        {"until_tokens": 10 * 32, "weights": {"web": 1}},
+        {"until_tokens": 999, "weights": {"web": 1, "code": 1}},
+    ]
+    loader = data_of(write_run(tmp_path, phases=phases)).loader
+    names = [loader.sources[loader.order[i].source].name for i in range(40)]
+    assert names[:10] == ["web"] * 10
+    assert names[10:].count("code") == 15
+    phases[1]["weights"] = {"books": 1}
+    with pytest.raises(RunConfigError, match=r"phases.1.weights names books") as caught:
+        data_of(write_run(tmp_path, phases=phases))
+    assert caught.value.hint == "sources: code, web"
+    for weights in ({"web": 0}, {"web": -1, "code": 2}):
+        with pytest.raises(RunConfigError, match=r"must be 0 or more, and one of them above 0"):
+            load_run(write_run(tmp_path, phases=[{"until_tokens": 9, "weights": weights}]))
+
+
+def test_concatenated_rows_hold_the_same_tokens_and_are_another_run(tmp_path: Path) -> None:
+    path = write_run(tmp_path)
+    packed = data_of(path)
+    before = load_run(path).config_hash()
+    path = write_run(tmp_path, packing="concatenate")
+    assert load_run(path).config_hash() != before
+    chunks = data_of(path)
+    for one, other in zip(packed.loader.sources, chunks.loader.sources, strict=True):
+        assert sum(r.n_tokens for r in one.rows) == sum(r.n_tokens for r in other.rows)
+        assert other.n_rows == -(-other.n_tokens // 32)
+    batch = chunks.loader.batch(range(4))
+    assert (batch.documents >= 0).sum() > 3 * 32
+    assert chunks.held_out[0].n_rows == packed.held_out[0].n_rows

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from training.reading import read_row, read_rows
 from training.rows import (
     DOCUMENT,
     LENGTH,
     ROW,
     START,
+    Chunks,
+    Packed,
     Rows,
     best_fit,
     build_rows,
-    read_row,
     rows_path,
     write_rows,
 )
-from training.shards import Shard, ShardError, write_shard
+from training.shards import Shard, ShardError, offsets_of, write_shard
 
 
 def shard_of(folder: Path, lengths: list[int]) -> Shard:
@@ -92,6 +96,78 @@ def test_a_document_of_n_tokens_has_n_minus_1_targets(
         targets += row.targets[row.loss_mask].tolist()
     firsts = {int(start) + 1 for start in shard.offsets[:-1]}
     assert sorted(targets) == [t for t in range(1, shard.n_tokens + 1) if t not in firsts]
+
+
+def plainly(shard: Shard, rows: Packed, row: int) -> Any:
+    """A sample token by token: tokens, positions, documents, mask, targets."""
+    ends = set(shard.offsets[1:].tolist())
+    out = []
+    for _, document, start, length in rows.of(row).tolist():
+        for place in range(start, start + length):
+            counts = place + 1 not in ends
+            target = int(shard.tokens[place + 1]) if counts else 0
+            out.append([int(shard.tokens[place]), place - start, document, int(counts), target])
+    out += [[0, n, -1, 0, 0] for n in range(rows.context - len(out))]
+    return np.array(out).T.tolist()
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.integers(1, 30), min_size=1, max_size=12),
+    st.integers(1, 12),
+    st.booleans(),
+    st.randoms(),
+)
+def test_a_batch_is_its_rows_read_token_by_token(
+    tmp_path_factory: pytest.TempPathFactory,
+    lengths: list[int],
+    context: int,
+    concatenated: bool,
+    draw: random.Random,
+) -> None:
+    shard = shard_of(tmp_path_factory.mktemp("rows"), lengths)
+    packed: Packed = Rows(build_rows(shard.lengths, context), context)
+    if concatenated:
+        packed = Chunks(shard.offsets, context)
+    numbers = draw.choices(range(len(packed)), k=5)
+    batch = read_rows([(shard, packed, number) for number in numbers])
+    for place, number in enumerate(numbers):
+        wanted = plainly(shard, packed, number)
+        assert [field[place].astype(int).tolist() for field in batch] == wanted
+        assert [field.astype(int).tolist() for field in read_row(shard, packed, number)] == wanted
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.integers(1, 30), min_size=1, max_size=20), st.integers(1, 12))
+def test_concatenation_has_every_token_once_and_padding_at_the_end_only(
+    lengths: list[int], context: int
+) -> None:
+    offsets = offsets_of(np.array(lengths))
+    chunks = Chunks(offsets, context)
+    rows = [chunks.of(number) for number in range(len(chunks))]
+    assert [int(row[:, LENGTH].sum()) for row in rows[:-1]] == [context] * (len(rows) - 1)
+    at = 0
+    for _, document, start, length in np.concatenate(rows).tolist():
+        assert (start, length > 0) == (at, True)
+        assert offsets[document] <= start < start + length <= offsets[document + 1]
+        at += length
+    assert at == sum(lengths) == chunks.n_tokens
+    with pytest.raises(ShardError, match=f"no row {len(rows)}; there are"):
+        chunks.of(len(rows))
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.floats(5.5, 7.0), st.floats(0.9, 1.4), st.sampled_from([512, 1024, 2048, 4096]))
+def test_padding_of_log_normal_lengths_is_at_most_one_in_a_thousand(
+    mean: float, spread: float, context: int
+) -> None:
+    rng = np.random.default_rng(0)
+    lengths = np.maximum(16, rng.lognormal(mean, spread, 30_000)).astype(np.int64)
+    rows = build_rows(lengths, context)
+    padding = context * (int(rows[:, ROW].max()) + 1) - int(lengths.sum())
+    assert padding <= 0.001 * lengths.sum() + context
+    pieces = np.bincount(rows[:, DOCUMENT], minlength=len(lengths))
+    assert (pieces[lengths <= context] == 1).all(), "a document that fits is not cut"
 
 
 def test_packing_leaves_the_tokens_alone(tmp_path: Path) -> None:

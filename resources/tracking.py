@@ -1,13 +1,15 @@
 """MLflow runs of trainings: one per run name, found again on resume, linked with Dagster both ways.
 
 The default store is a file in the storage root (`sqlite:///ROOT/mlflow.db`). Metrics are written by
-rank 0 of the training program, in batches (`training.metrics`); this class makes the run, its
-parameters, inputs and artifacts, and closes it. Where a run was taken back to an earlier
-checkpoint, training opens a successor and marks the old one; the run in force has no such mark.
+rank 0 of the training program, in batches (`training.tracker`); this class makes the run, its
+parameters, inputs and artifacts, logs the model that came out, and closes it. Where a run was taken
+back to an earlier checkpoint, training opens a successor and marks the old one; the run in force
+has no such mark.
 """
 
 import logging
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +25,9 @@ LONGEST_PARAMETER = 500  # MLflow refuses 6,000 characters; the whole value is i
 RUN_TAG = "gristmill.run"
 SUPERSEDED = "gristmill.superseded_by"
 ATTEMPTS = "gristmill.attempts"
+IDENTITY = "gristmill.checkpoint"
+NO_NAME = re.compile(r"[^A-Za-z0-9_-]")
+"""Characters that MLflow takes in no name of a model."""
 
 
 @dataclass(frozen=True)
@@ -114,8 +119,12 @@ class Tracking:
         metrics: Mapping[str, float] | None = None,
         tags: Mapping[str, str] | None = None,
         files: Sequence[Path] = (),
+        texts: Mapping[str, str] | None = None,
     ) -> None:
-        """End a run (`FINISHED, FAILED, KILLED`) with final numbers, tags and files."""
+        """End a run (`FINISHED, FAILED, KILLED`) with final numbers, tags, files and `texts`.
+
+        `texts`: path of the artifact to what it holds.
+        """
         client = self._client()
         with _reaching(self.uri):
             for key, value in (metrics or {}).items():
@@ -124,7 +133,47 @@ class Tracking:
                 client.set_tag(run_id, key, text)
             for file in files:
                 client.log_artifact(run_id, str(file))
+            for path, text in (texts or {}).items():
+                client.log_text(run_id, text, path)
             client.set_terminated(run_id, status=status)
+
+    def log_model(
+        self,
+        run_id: str,
+        name: str,
+        *,
+        step: int,
+        identity: str,
+        parameters: Mapping[str, Any],
+        tags: Mapping[str, str],
+        record: Path | None = None,
+    ) -> str:
+        """A logged model at MLflow that stands for a checkpoint; its id.
+
+        The weights stay where they are: the model has their place and `identity` in its tags, and
+        the checkpoint's `record` as its artifact. One for each identity, however often it is asked.
+        """
+        from mlflow.entities import LoggedModelOutput
+
+        client = self._client()
+        with _reaching(self.uri):
+            experiment = client.get_run(run_id).info.experiment_id
+            wanted = f"source_run_id = '{run_id}' AND tags.`{IDENTITY}` = '{identity}'"
+            if found := client.search_logged_models([experiment], filter_string=wanted):
+                return str(found[0].model_id)
+            model = client.create_logged_model(
+                experiment,
+                name=NO_NAME.sub("-", f"{name}-step-{step}"),
+                source_run_id=run_id,
+                tags={**tags, IDENTITY: identity, "gristmill.step": str(step)},
+                params={k: str(v)[:LONGEST_PARAMETER] for k, v in flatten(parameters).items()},
+                model_type="decoder",
+            )
+            if record is not None:
+                client.log_model_artifact(model.model_id, str(record))
+            client.finalize_logged_model(model.model_id, "READY")
+            client.log_outputs(run_id, [LoggedModelOutput(model.model_id, step)])
+            return str(model.model_id)
 
     def find(self, name: str) -> str | None:
         """Id of the run in force under a name."""

@@ -66,6 +66,32 @@ def test_inputs_tags_and_the_end_are_recorded(tracking: Tracking, tmp_path: Path
     assert run_url("http://h:1/", run.experiment_id, run.run_id) == page
 
 
+def test_a_model_points_at_its_checkpoint_and_is_logged_once(
+    tracking: Tracking, tmp_path: Path
+) -> None:
+    run = tracking.open_run("with.model", parameters={}, configuration="")
+    record = tmp_path / "checkpoint.json"
+    record.write_text("{}")
+    told: Any = {"step": 80, "identity": "sha256:ab", "parameters": {"model": {"dim": 8}},
+                 "tags": {"dagster.run_id": "d1"}, "record": record}  # fmt: skip
+    model = tracking.log_model(run.run_id, "with.model", **told)
+    assert tracking.log_model(run.run_id, "with.model", **told) == model
+    client: Any = tracking._client()
+    found = client.get_logged_model(model)
+    assert found.name == "with-model-step-80"
+    assert found.tags["gristmill.checkpoint"] == "sha256:ab"
+    assert found.tags["dagster.run_id"] == "d1"
+    assert found.params == {"model.dim": "8"}
+    assert str(found.status) == "READY"
+    (output,) = client.get_run(run.run_id).outputs.model_outputs
+    assert (output.model_id, output.step) == (model, 80)
+    assert [a.path for a in client.list_logged_model_artifacts(model)] == ["checkpoint.json"]
+    tracking.close_run(run.run_id, texts={"spikes/spike-step-7.md": "what happened"})
+    assert [a.path for a in client.list_artifacts(run.run_id, "spikes")] == [
+        "spikes/spike-step-7.md"
+    ]
+
+
 def test_a_superseded_run_is_not_found_again(tracking: Tracking) -> None:
     run = tracking.open_run("old", parameters={}, configuration="")
     tracking._client().set_tag(run.run_id, "gristmill.superseded_by", "other")

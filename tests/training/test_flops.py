@@ -51,8 +51,11 @@ def test_the_operations_are_those_that_torch_counts(tied: bool) -> None:
     with FlopCounterMode(display=False) as counter:
         model(torch.zeros(2, context, dtype=torch.int64)).sum().backward()
     counted = counter.get_flop_counts()["Global"]
-    products = sum(n for op, n in counted.items() if "attention" not in str(op))
-    assert products == 6 * matrix_parameters(c, 50) * 2 * context
+    # in one block of queries the masked half of all pairs is computed too
+    masked = 6 * c.layers * c.dim * context
+    want = 2 * context * (flops_per_token(c, 50, context) + masked)
+    assert sum(counted.values()) == want
+    assert matrix_parameters(c, 50) == 2 * (3 * 32 * 32 + 3 * 32 * 64) + 50 * 32
 
 
 def test_peaks_are_found_by_the_device_name() -> None:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field, model_validator
 
 from training.settings.section import Section
+
+AttentionKind = Literal["auto", "sdpa", "varlen", "flex", "blocks"]
+"""How attention is computed; the result is the same but for rounding. See `training.masks`."""
 
 
 class MoeConfig(Section):

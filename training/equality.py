@@ -22,8 +22,9 @@ from pathlib import Path
 from typing import Any
 
 STEPS, SEQUENCES, CONTEXT, VOCABULARY = 5, 8, 32, 64
+BIAS_RATE = 1e-2
 DENSE = {"layers": 4, "dim": 32, "heads": 4, "kv_heads": 2, "ffn": 96}
-MIXTURE = DENSE | {"moe": {"n_experts": 8, "top_k": 2, "expert_ffn": 32, "first_dense": 1}}
+EXPERTS = {"n_experts": 8, "top_k": 2, "expert_ffn": 32, "aux_loss": 1e-2, "router_z_loss": 1e-3}
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class Row:
 
 
 EXACT, ROUTED, ROUGH = 5e-6, 1e-5, 1e-3
-MOE = {"model": MIXTURE}
+MOE = {"model": DENSE | {"moe": EXPERTS}}
 ROWS = (
     Row("FSDP2 x 2", 2, EXACT),
     Row("FSDP2 x 4, micro-batches of 1", 4, EXACT, keys={"micro_batch": 1}),
@@ -95,6 +96,7 @@ def run_row(row: Row, device: Any, *, alone: bool) -> dict[str, list[float]]:
     from training.guards import Guard
     from training.layout import check_layout
     from training.model import Decoder
+    from training.moe import update_biases
     from training.norms import clip_gradients, gradient_norm
     from training.optim import build_optimizer, held
     from training.parallel import parallelise
@@ -123,7 +125,8 @@ def run_row(row: Row, device: Any, *, alone: bool) -> dict[str, list[float]]:
         norm = gradient_norm(held(optimizer), world)
         clip_gradients(held(optimizer), config.clip, norm)
         loss = world.sum_(sums)[0] / targets
-        guard.step(optimizer, loss, norm)
+        verdict = guard.step(optimizer, loss, norm)
+        update_biases(spread.model, BIAS_RATE, verdict.refused, world.sum_)
         losses.append(loss.item())
         norms.append(norm.item())
     return {"losses": losses, "norms": norms}
@@ -201,7 +204,7 @@ def table(found: Sequence[dict[str, Any]]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the matrix; exit code 1 where a row differs."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", type=Path, help="write losses and differences to this file too")
     parser.add_argument("--rows", type=int, nargs="*", help="only these, by number from 0")
     parser.add_argument("--out", type=Path, help=argparse.SUPPRESS)  # set for the ranks

@@ -73,6 +73,9 @@ def check_layout(config: RunConfig, world: int, vocab_size: int | None = None) -
         if config.parallel.fp8:
             message = f"parallel.fp8 does not go with parallel.tensor {layout.tensor}"
             raise RunConfigError(message, hint="set parallel.tensor: 1, or parallel.fp8: false")
+    if config.parallel.fp8 and config.dtype != "bfloat16":
+        message = f"parallel.fp8 does not go with dtype {config.dtype}"
+        raise RunConfigError(message, hint="set dtype: bfloat16, or parallel.fp8: false")
     if layout.pipeline > 1:
         _check_pipeline(layout.pipeline, model)
     if layout.expert > 1:

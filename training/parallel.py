@@ -12,6 +12,7 @@ are DTensors afterwards, so norms and checkpoints know who holds what.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -20,9 +21,12 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 
 from training.config import RunConfig
+from training.expert_parallel import share_experts
+from training.float8 import check_float8, use_float8
 from training.gradients import Tally, accumulate, tally_loss
 from training.losses import token_losses
 from training.model import Decoder
+from training.moe import set_loss_scale
 from training.pipelining import Micro, Pipeline, keep_stage
 from training.recompute import recompute_in_backward
 from training.tensor_parallel import split_matrices
@@ -50,7 +54,8 @@ class ParallelModel:
         are those of this data rank: add up or gather over `world`.
         """
         size = micro_batch(len(fields[0]), self.config.micro_batch)
-        told = {"z_loss": self.config.z_loss, "vocabulary": self.vocabulary}
+        told: Any = {"z_loss": self.config.z_loss, "vocabulary": self.vocabulary}
+        set_loss_scale(self.model, scale)
         if self.pipeline is None:
             return accumulate(self.model, fields, size, scale, model=self.model, **told)
         tally = Tally(fields[0].device)
@@ -143,16 +148,21 @@ def _pipeline(model: Decoder, world: World, config: RunConfig) -> Pipeline:
 def parallelise(model: Decoder, world: World, config: RunConfig) -> ParallelModel:
     """Spread a whole model, alike on every rank, over the processes; it is changed in place."""
     layout, parallel, vocab_size = world.layout, config.parallel, model.lm_head.out_features
+    if parallel.fp8:
+        check_float8(world.device)
     if layout.pipeline > 1:
         keep_stage(model, world.mesh["pipeline"].get_local_rank(), layout.pipeline)
     if layout.tensor > 1:
         split_matrices(model, world.mesh["tensor"])
+    experts = [] if world.experts is None else share_experts(model, world.experts["expert"])
     for block in model.layers:
+        if parallel.fp8:
+            use_float8(block)
         if parallel.recompute != "none":
             recompute_in_backward(block, parallel.recompute)
         if compiles(parallel.compile, world.device):
             block.compile()
-    shard(model, world, config.dtype)
+    shard(model, world, config.dtype, experts)
     return ParallelModel(model, world, config, vocab_size)
 
 
@@ -161,11 +171,12 @@ def compiles(wanted: str, device: torch.device) -> bool:
     return wanted == "on" or (wanted == "auto" and device.type == "cuda")
 
 
-def shard(model: Decoder, world: World, dtype: str) -> None:
+def shard(model: Decoder, world: World, dtype: str, experts: Sequence[nn.Module] = ()) -> None:
     """Shard over the data ranks, block by block; arithmetic in `dtype`, reductions in float32.
 
-    Gathered weights are kept until the backward pass on a CPU (memory is plenty, messages are not)
-    and in a pipeline (a stage would gather them again for every micro-batch).
+    `experts`: modules that are shared by ranks already; of them the ranks that hold the same ones
+    shard what is left. Gathered weights are kept until the backward pass on a CPU (memory is
+    plenty, messages are not) and in a pipeline (a stage would gather them for every micro-batch).
     """
     policy = MixedPrecisionPolicy(
         param_dtype=getattr(torch, dtype) if dtype != "float32" else None,
@@ -173,20 +184,20 @@ def shard(model: Decoder, world: World, dtype: str) -> None:
         cast_forward_inputs=False,
     )
     reshard = world.device.type == "cuda" and world.layout.pipeline == 1
-    mesh = data_mesh(world)
-    for module in (*model.layers, model):
+    for module in experts:
+        mesh = data_mesh(world, "expert_shard")
         fully_shard(module, mesh=mesh, mp_policy=policy, reshard_after_forward=reshard)
-    sum_gradients(model)
-
-
-def data_mesh(world: World) -> DeviceMesh:
-    """What FSDP2 shards over: one dimension, or (replicate, shard) of HSDP."""
-    return world.mesh["replicate", "shard"] if world.layout.replicate > 1 else world.mesh["shard"]
-
-
-def sum_gradients(model: nn.Module) -> None:
-    """Add gradients up over ranks instead of averaging: the loss is scaled by the global count."""
+    for module in (*model.layers, model):
+        fully_shard(module, mesh=data_mesh(world), mp_policy=policy, reshard_after_forward=reshard)
+    # add gradients up over ranks, do not average them: the loss is scaled by the global count
     for module in model.modules():
         if isinstance(module, FSDPModule):
             module.set_gradient_divide_factor(1.0)
             module.set_force_sum_reduction_for_comms(True)
+
+
+def data_mesh(world: World, name: str = "shard") -> DeviceMesh:
+    """What FSDP2 shards over: one dimension, or (replicate, `name`) of HSDP."""
+    mesh = world.mesh if name == "shard" else world.experts
+    assert mesh is not None
+    return mesh["replicate", name] if world.layout.replicate > 1 else mesh[name]

@@ -38,6 +38,8 @@ class World:
     """All processes: pipeline, replicate, shard, tensor."""
     data: DeviceMesh
     """The ranks that read different sequences; one dimension."""
+    experts: DeviceMesh | None
+    """All processes again where they share experts: shard is cut into expert_shard and expert."""
     layout: Layout
 
     @property
@@ -109,13 +111,21 @@ def join(
 
 def place(layout: Layout, device: torch.device) -> World:
     """The place of this process in a mesh of that layout; the process group is there already."""
+    outer, inner = (layout.pipeline, layout.replicate), (layout.tensor,)
     mesh = init_device_mesh(
         device.type,
-        (layout.pipeline, layout.replicate, layout.shard, layout.tensor),
+        (*outer, layout.shard, *inner),
         mesh_dim_names=("pipeline", "replicate", "shard", "tensor"),
     )
     data = mesh["replicate", "shard"]._flatten("data")
-    return World(dist.get_rank(), dist.get_world_size(), device, mesh, data, layout)
+    experts = None
+    if layout.expert > 1:
+        experts = init_device_mesh(
+            device.type,
+            (*outer, layout.shard // layout.expert, layout.expert, *inner),
+            mesh_dim_names=("pipeline", "replicate", "expert_shard", "expert", "tensor"),
+        )
+    return World(dist.get_rank(), dist.get_world_size(), device, mesh, data, experts, layout)
 
 
 def _store(rank: int, size: int, seconds: float) -> Store:

@@ -5,13 +5,10 @@ materialising it again goes on from the newest checkpoint. Training is a program
 its torch is imported here. A bucket as root is mirrored to a folder (`assets.trainstore`).
 """
 
-import contextlib
 import hashlib
 import json
-import os
 import tempfile
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,26 +17,15 @@ import dagster as dg
 from assets import display
 from assets.materialise import TRAINING, guarded, options
 from assets.millwork import MillResource
+from assets.model_display import mlflow_link, run_metadata
+from assets.model_tracking import tracked
 from assets.partitions import RUNS, register
 from assets.tokens import mixture, tokenizer
 from assets.traininputs import dataset_inputs, pin_inputs
-from assets.trainstore import TrainStore, open_trainstore
+from assets.trainstore import open_trainstore
 from pipeline.dataset import read_manifest
 from pipeline.excerpts import clean
 from pipeline.mill import Mill
-from resources.tracking import TRAINING_PAGES, run_url
-from training.config import RunConfig
-
-DAGSTER_URL, MLFLOW_URL = "GRISTMILL_DAGSTER_URL", "GRISTMILL_MLFLOW_URL"
-"""Where the two web UIs are; set by `gristmill up`, used for links both ways."""
-CURVE_ROWS = 20
-
-
-def mlflow_link() -> dict[str, Any]:
-    """The way to MLflow for trainings that were made while no UI was up."""
-    server = os.environ.get(MLFLOW_URL)
-    page = f"{server}/#/experiments{TRAINING_PAGES}"
-    return {"mlflow": dg.MetadataValue.url(page)} if server else {}
 
 
 @dg.asset(
@@ -68,7 +54,7 @@ def checkpoints(context: dg.AssetExecutionContext, mill: MillResource) -> dg.Mat
         place.send_pins(run)
         with (
             place.sending(run),
-            tracked(context, place, run, inputs) as (environment, link),
+            tracked(context, opened, place, run, inputs) as (environment, link),
             warnings.catch_warnings(),
         ):
             # Dagster's own Pipes session warns about a part of itself
@@ -76,97 +62,9 @@ def checkpoints(context: dg.AssetExecutionContext, mill: MillResource) -> dg.Mat
             result = launch(place.run_file(name), env=environment, context=context)
             link["result"] = result
         return dg.MaterializeResult(
-            metadata=run_metadata(place, run.out, result, link),
+            metadata=run_metadata(opened, place, run, result, link),
             data_version=dg.DataVersion(result["checkpoint"]["identity"]),
         )
-
-
-@contextlib.contextmanager
-def tracked(
-    context: dg.AssetExecutionContext, place: TrainStore, run: RunConfig, inputs: list[Any]
-) -> Iterator[tuple[dict[str, str], dict[str, Any]]]:
-    """The MLflow run of a training: opened before it, closed after it, finished or failed.
-
-    Gives the environment the program needs, and a mapping with `run`, `server`, into which the
-    caller puts the `result`.
-    """
-    from resources.tracking import Tracking
-
-    name = context.partition_key
-    tags = {
-        "dagster.asset": "checkpoints",
-        "dagster.partition": name,
-        "dagster.run_id": context.run.run_id,
-        "gristmill.config_hash": run.config_hash(),
-    }
-    if address := os.environ.get(DAGSTER_URL):
-        tags["dagster.url"] = f"{address}/runs/{context.run.run_id}"
-        tags["mlflow.note.content"] = f"Dagster run: {tags['dagster.url']}"
-    else:
-        found = f"Runs, {context.run.run_id.partition('-')[0]}"
-        tags["mlflow.note.content"] = f"Asset checkpoints, partition {name}. In Dagster: {found}"
-    tracking = Tracking.of_root(place.folder)
-    text = place.run_file(name).read_text(encoding="utf-8")
-    opened = tracking.open_run(
-        name, parameters=run.identity(), configuration=text, inputs=inputs, tags=tags
-    )
-    link: dict[str, Any] = {"run": opened}
-    status = "FAILED"
-    try:
-        yield opened.environment(), link
-        status = "FINISHED"
-    except KeyboardInterrupt:
-        status = "KILLED"
-        raise
-    finally:
-        result = link.get("result") or {}
-        run_id = result.get("mlflow_run_id") or opened.run_id
-        link["run_id"] = run_id
-        tracking.close_run(run_id, status=status, metrics=_final(result))
-
-
-def _final(result: dict[str, Any]) -> dict[str, float]:
-    held_out = result.get("held_out") or {}
-    names = ("bits_per_byte", "unigram_bits_per_byte")
-    return {f"final_{name}": float(held_out[name]) for name in names if name in held_out}
-
-
-def run_metadata(
-    place: TrainStore, out: Path, result: dict[str, Any], link: dict[str, Any]
-) -> dict[str, Any]:
-    """What the run came to, its loss curve, and the way to MLflow."""
-    shown: dict[str, Any] = dict(result.get("held_out") or {})
-    names = ("status", "reason", "step", "steps", "tokens", "loss", "parameters", "processes",
-             "seconds", "config_hash", "mlflow_problem")  # fmt: skip
-    shown |= {name: result[name] for name in names if result.get(name) is not None}
-    shown |= {
-        "checkpoint": dg.MetadataValue.path(place.address(result["checkpoint"]["path"])),
-        "mlflow_run_id": link["run_id"],
-    }
-    if server := os.environ.get(MLFLOW_URL):
-        address = run_url(server, link["run"].experiment_id, link["run_id"])
-        shown["mlflow"] = dg.MetadataValue.url(address)
-    return shown | {"loss_curve": loss_curve(out / "metrics.jsonl")}
-
-
-def loss_curve(file: Path) -> dg.TableMetadataValue:
-    """Some twenty steps of `metrics.jsonl`, the last one always, with bars for the loss."""
-    with file.open(encoding="utf-8") as stream:
-        lines: list[dict[str, Any]] = [json.loads(text) for text in stream]
-    every = max(1, len(lines) // CURVE_ROWS)
-    chosen = [*lines[:-1:every], *lines[-1:]]
-    most = max((v for one in chosen if isinstance(v := one.get("loss"), float)), default=1.0)
-    names = ("step", "loss", "grad_norm", "entropy", "lr", "tokens_per_second")
-    return display.table(
-        {name: short(one.get(name)) for name in names if name in one}
-        | {"": display.bar(one["loss"] / most) if isinstance(one.get("loss"), float) else ""}
-        for one in chosen
-    )
-
-
-def short(value: Any) -> Any:
-    """A number with the digits that a person reads."""
-    return float(f"{value:.4g}") if isinstance(value, float) else value
 
 
 @dg.asset(

@@ -18,7 +18,8 @@ import dagster as dg
 from assets.instance import prepare_home
 from assets.links import link_runs
 from assets.millwork import CONFIG_VARIABLE, SETTINGS_VARIABLE, MillResource
-from assets.model import DAGSTER_URL, MLFLOW_URL
+from assets.model_display import MLFLOW_URL
+from assets.model_tracking import DAGSTER_URL
 from assets.partitions import RUNS, SNAPSHOTS, SOURCES, register
 from pipeline.config import Config
 from pipeline.errors import GristmillError, UsageError

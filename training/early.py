@@ -24,7 +24,6 @@ Where the thresholds come from:
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -211,9 +210,3 @@ def reference_file(runs: Path, reference: str) -> Path:
     message = f"watch.reference is {reference!r}, and {runs / reference} holds no metrics.jsonl"
     there = ", ".join(sorted(p.parent.name for p in runs.glob("*/metrics.jsonl"))) or "none"
     raise RunConfigError(message, hint=f"name a run that was trained here; there: {there}")
-
-
-def read(path: Path) -> list[Line]:
-    """The lines of a `metrics.jsonl`; a half-written last one is left out."""
-    whole = path.read_text(encoding="utf-8").rpartition("\n")[0]
-    return [json.loads(text) for text in whole.splitlines() if text]

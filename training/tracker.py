@@ -151,7 +151,7 @@ class Delivery:
         """Some whole lines from the offset on, each with the offset behind it."""
         found: list[tuple[Line, int]] = []
         with self._lock:
-            if self.stale:
+            if self.stale or not self._path.exists():
                 return found
             with self._path.open("rb") as file:
                 end = file.seek(self._offset)
@@ -160,6 +160,12 @@ class Delivery:
                     if text.endswith(b"\n"):
                         found.append((json.loads(text), end))
         return found
+
+
+def last_step(path: Path) -> int:
+    """The step of the last whole line of a file; 0 where there is none."""
+    whole = path.read_bytes().rpartition(b"\n")[0] if path.exists() else b""
+    return int(json.loads(whole.rpartition(b"\n")[2])["step"]) if whole else 0
 
 
 def batches(lines: list[Line]) -> Iterator[list[Line]]:

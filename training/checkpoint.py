@@ -1,217 +1,305 @@
-"""Checkpoints that count only when they are complete and verified.
+"""Checkpoints of a run: saved beside training, counted only when verified, loaded in any layout.
 
-All ranks write `checkpoints/step-N.tmp/` (torch.distributed.checkpoint), then the first rank adds
-`checkpoint.json` (checksum and size of every file, progress, identity), reads everything back,
-renames the folder to `step-N` and moves the pointer `latest`. Older ones are removed only after
-that. The framework's own loader accepts a flipped byte, hence the checksums.
+`save` copies the state to host memory and returns; a thread of each rank writes, verifies and
+publishes it (`training.saver`) while training goes on. One save is under way at a time: the next
+one waits for it, and how long the step's thread stood still is counted. What became of a save is
+known on all ranks at the same step, where the loop asks (`finished`).
 
-A checkpoint can be loaded at any number of processes.
+Where the disk refuses, the earlier checkpoints stay and the run stops with that sentence;
+`max_failed` saves in a row may fail before that.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
-import shutil
+import threading
+import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
-from torch.distributed.checkpoint.api import CheckpointException
-from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+import torch.distributed as dist
+from torch import Tensor, nn
 from torch.distributed.checkpoint.state_dict_loader import load as load_state
-from torch.distributed.checkpoint.state_dict_saver import save as save_state
-from torch.distributed.tensor import DTensor
 
 from training.errors import TrainingError
-from training.faults import fault
-from training.model import Decoder
-from training.shards import checksum
+from training.files import reason
+from training.files import write_text as write_text
+from training.identity import identity_of as identity_of
+from training.saver import Place, all_say, commit, first_says, remove
+from training.state import Staging, State, generators, other_model, restore
+from training.state import state_of as state_of
 from training.verify import (
     LATEST,
-    RECORD,
     Found,
     complete_steps,
     fault_of,
+    fault_of_bytes,
+    fault_of_sizes,
+    files_of,
     find,
+    is_foreign,
+    passed_over,
     read_record,
+    shares,
     step_of,
 )
-from training.world import World, agree
+from training.world import World
+
+SAVE_TIMEOUT = timedelta(minutes=30)
+"""How long savers wait for each other: one rank may write much longer than another."""
+POLL_SECONDS = 0.02
+
+
+@dataclass(frozen=True)
+class Saved:
+    """What became of a save."""
+
+    step: int
+    path: str
+    identity: str
+    """Hash of the tensors; empty where the save failed."""
+    problem: str
+    """Why it is not there; empty where it is."""
+    seconds: float
+    """From the call to the end."""
+    stall_seconds: float
+    """How long the call kept the step's thread."""
+
+    def summary(self) -> dict[str, Any]:
+        """What names one that is there."""
+        return {"step": self.step, "path": self.path, "identity": self.identity}
+
+    def error(self) -> TrainingError:
+        """The error of a save that failed."""
+        message = f"checkpoint {self.path} could not be saved: {self.problem}"
+        return TrainingError(message, hint="free disk space, then start the run again")
 
 
 class Checkpoints:
-    """The checkpoints of one run; every method is called by all ranks."""
+    """The checkpoints of one run; every method but `abandon` is called by all ranks."""
 
-    def __init__(self, folder: Path, world: World, *, keep: int, stamps: Mapping[str, str]) -> None:
-        self.folder, self.world, self.keep = folder, world, keep
-        self.stamps = dict(stamps)
-        """Hashes that must not change under a run: configuration, tokenizer, data."""
+    def __init__(
+        self,
+        folder: Path,
+        world: World,
+        *,
+        keep: int,
+        stamps: Mapping[str, str],
+        every: int | None = None,
+        max_failed: int = 0,
+    ) -> None:
+        """`keep` newest ones stay, and each whose step `every` divides.
 
-    def newest(self) -> Found:
-        """The newest good checkpoint, the same on every rank."""
-        found = agree(find(self.folder) if self.world.first else None, self.world)
-        assert isinstance(found, Found)
-        return found
+        `stamps`: hashes that must not change under a run, by what they are of.
+        """
+        self.folder, self.world, self.keep, self.every = folder, world, keep, every
+        self.stamps, self.max_failed = dict(stamps), max_failed
+        self.stall_seconds = 0.0
+        """How long saves have kept the step's thread so far."""
+        self._savers = dist.new_group(backend="gloo", timeout=SAVE_TIMEOUT)
+        self._askers = dist.new_group(backend="gloo", timeout=SAVE_TIMEOUT)
+        self._staging = Staging(world.device)
+        self._thread: threading.Thread | None = None
+        self._outcome: Saved | BaseException | None = None
+        self._failed = 0
 
     def save(
-        self, model: Decoder, optimizer: torch.optim.Optimizer, step: int, progress: dict[str, Any]
-    ) -> str:
-        """Write, verify and publish `step-N`; returns its identity.
+        self,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        step: int,
+        progress: Mapping[str, Any],
+        extra: Mapping[str, Tensor] | None = None,
+    ) -> list[Saved]:
+        """Begin to save `step-N`; returns what became of the save before, as `finished` does.
 
-        `progress` (JSON values) comes back in the record that `load` returns. Raises TrainingError
-        on all ranks where the disk refuses; nothing of it is then visible.
+        `progress` (JSON values) and `extra` (tensors, equal on all ranks) come back from `load`.
+        All of it is copied before this returns.
         """
-        final = self.folder / f"step-{step}"
-        temporary = self.folder / f"step-{step}.tmp"
+        began = time.monotonic()
+        before = self._wait()
         state = state_of(model, optimizer)
-        fault("training.checkpoint.start")
-        why = agree(self._clear() if self.world.first else None, self.world)
+        state |= {"extra": dict(extra or {}), "rng": generators(self.world.rank, self.world.device)}
+        staged = self._staging.copy(state)
+        record = {"step": step, "progress": json.loads(json.dumps(progress)), "stamps": self.stamps}
+        stalled = time.monotonic() - began
+        self.stall_seconds += stalled
+        self._thread = threading.Thread(
+            target=self._run, args=(staged, record, began, stalled), daemon=True, name="saver"
+        )
+        self._thread.start()
+        return before
+
+    def _place(self) -> Place:
+        world = self.world
+        return Place(self.folder, self.keep, self.every, world.rank, world.size, self._savers)
+
+    def _run(self, staged: State, record: dict[str, Any], began: float, stalled: float) -> None:
+        """The saver's thread."""
         try:
-            if why is None:
-                save_state(state, checkpoint_id=temporary)
-        except (OSError, CheckpointException) as error:
-            why = str(error).strip().splitlines()[-1]
-        fault("training.checkpoint.written")
-        identity = identity_of(state)
-        if self.world.first and why is None:
-            record = {"step": step, "identity": identity, "progress": progress}
-            why = self._publish(temporary, final, record | {"stamps": self.stamps})
-        if (why := agree(why, self.world)) is not None:
-            message = f"checkpoint {final} could not be saved: {why}"
-            raise TrainingError(message, hint="free disk space, then start the run again")
-        return identity
+            if self.world.device.type == "cuda":
+                torch.cuda.set_device(self.world.device)  # a new thread begins with the first GPU
+            self._staging.wait()
+            why, identity = commit(staged, record, self._place())
+            path = self.folder / f"step-{record['step']}"
+            seconds = time.monotonic() - began
+            problem = "" if why is None else why
+            identity = identity if why is None else ""
+            self._outcome = Saved(record["step"], str(path), identity, problem, seconds, stalled)
+        except BaseException as error:  # it is raised by the step's thread
+            self._outcome = error
 
-    def _clear(self) -> str | None:
-        """Remove what killed processes left behind; returns why not."""
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            for path in [*self.folder.glob("step-*.tmp"), *self.folder.glob("step-*.old")]:
-                shutil.rmtree(path)
-        except OSError as error:
-            return f"{error.strerror or error} ({error.filename})"
-        return None
+    def finished(self) -> list[Saved]:
+        """The save that ended since the last call, if one did; alike on all ranks, never waiting.
 
-    def _publish(self, temporary: Path, final: Path, record: dict[str, Any]) -> str | None:
-        """Record, verify, rename, point, purge; returns why not."""
-        try:
-            files = sorted(p for p in temporary.iterdir() if p.is_file())
-            record["files"] = {
-                p.name: {"bytes": p.stat().st_size, "checksum": checksum(p)} for p in files
-            }
-            write_text(temporary / RECORD, json.dumps(record, indent=1, sort_keys=True) + "\n")
-            if (why := fault_of(temporary)) is not None:
-                return why
-            sync_folder(temporary)
-            fault("training.checkpoint.before_rename")
-            if final.exists():  # a damaged one of the same step, from before a roll-back
-                final.rename(final.with_name(f"{final.name}.old"))
-            temporary.rename(final)
-            sync_folder(self.folder)
-            fault("training.checkpoint.after_rename")
-            write_text(self.folder / LATEST, final.name + "\n")
-            fault("training.checkpoint.after_pointer")
-            self._purge(final)
-            fault("training.checkpoint.after_purge")
-        except OSError as error:
-            return f"{error.strerror or error} ({error.filename})"
-        return None
-
-    def _purge(self, newest: Path) -> None:
-        """Keep the newest `keep`, by step, up to the one just published; the rest goes.
-
-        Newer ones than that can only be damaged: the run rolled back behind them.
+        Raises TrainingError on all ranks where it failed and no more failures are allowed.
         """
-        older = [p for p in complete_steps(self.folder) if step_of(p) <= step_of(newest)]
-        newer = [p for p in complete_steps(self.folder) if step_of(p) > step_of(newest)]
-        for path in [*older[self.keep :], *newer, *self.folder.glob("step-*.old")]:
-            gone = path.with_name(f"{path.name}.tmp")  # never half a checkpoint under a good name
-            path.rename(gone)
-            shutil.rmtree(gone)
+        if self._thread is None:
+            return []
+        ended = not self._thread.is_alive()
+        crashed = ended and isinstance(self._outcome, BaseException)
+        told = torch.tensor([int(ended), int(crashed)])
+        dist.all_reduce(told, group=self._askers)
+        if told[1]:
+            self._crashed()
+        return [self._take()] if int(told[0]) == self.world.size else []
 
-    def load(self, path: Path, model: Decoder, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
-        """Weights and optimiser state from `path`; returns its record: `identity, progress, …`.
+    def wait(self) -> list[Saved]:
+        """As `finished`, but wait for a save that is under way; the time counts as stall."""
+        began = time.monotonic()
+        found = self._wait()
+        self.stall_seconds += time.monotonic() - began
+        return found
 
-        Raises TrainingError where the checkpoint belongs to another configuration, tokenizer or
-        data, naming which.
+    def _wait(self) -> list[Saved]:
+        found: list[Saved] = []
+        while self._thread is not None:
+            self._thread.join(POLL_SECONDS)
+            found += self.finished()
+        return found
+
+    def abandon(self, seconds: float) -> None:
+        """Before a failing rank leaves: let its saver end, for at most that long."""
+        if self._thread is not None:
+            self._thread.join(seconds)
+
+    def _take(self) -> Saved:
+        saved, self._thread, self._outcome = self._outcome, None, None
+        assert isinstance(saved, Saved)
+        self._failed = self._failed + 1 if saved.problem else 0
+        if self._failed > self.max_failed:
+            raise saved.error()
+        return saved
+
+    def _crashed(self) -> None:
+        error, self._thread, self._outcome = self._outcome, None, None
+        if isinstance(error, BaseException):
+            raise error
+        message = "saving a checkpoint failed on another rank"
+        raise TrainingError(message, hint="its own message tells why")
+
+    def newest(self, until: int | None = None) -> Found:
+        """The newest good checkpoint (with `until`: not after that step), alike on every rank.
+
+        The files of a candidate are hashed by all ranks together.
+        """
+        place = self._place()
+        found = first_says(self._candidates(until) if self.world.first else None, place)
+        if isinstance(found, Found):
+            return found
+        skipped: list[str] = []
+        for path in found:
+            if (why := self._fault_of(path, place)) is None:
+                return Found(path, skipped)
+            skipped.append(passed_over(path, why))
+        return Found(None, skipped)
+
+    def _candidates(self, until: int | None) -> Found | list[Path]:
+        paths = complete_steps(self.folder)
+        if until is None and is_foreign(paths):
+            return find(self.folder)
+        return [path for path in paths if until is None or step_of(path) <= until]
+
+    def _fault_of(self, path: Path, place: Place) -> str | None:
+        why = None
+        try:
+            files = files_of(path)
+            parts = shares({name: told["bytes"] for name, told in files.items()}, place.size)
+            why = fault_of_sizes(path, files)
+            why = why or fault_of_bytes(path, {name: files[name] for name in parts[place.rank]})
+        except TrainingError as error:
+            why = error.message
+        return next((why for why in all_say(why, place) if why is not None), None)
+
+    def discard_after(self, step: int) -> None:
+        """Remove checkpoints after a step, as they are of a history that a rewind took back."""
+        self._wait()
+        why = None
+        if self.world.first:
+            try:
+                paths = complete_steps(self.folder)
+                earlier = [path for path in paths if step_of(path) <= step]
+                if earlier:
+                    write_text(self.folder / LATEST, f"{earlier[0].name}\n")
+                for path in paths[: len(paths) - len(earlier)]:
+                    remove(path)
+            except OSError as error:
+                why = reason(error)
+        if (why := first_says(why, self._place())) is not None:
+            message = f"checkpoints after step {step} could not be removed: {why}"
+            raise TrainingError(message, hint="remove them by hand, then start the run again")
+
+    def load(
+        self,
+        path: Path,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        accepted: Collection[str] = (),
+    ) -> dict[str, Any]:
+        """Weights, moments and generators from `path`; returns its record: `identity, progress, …`.
+
+        The record's `extra` holds the tensors that `save` got, in host memory. Raises TrainingError
+        before anything is loaded where the checkpoint belongs to another configuration, tokenizer
+        or data, naming which, unless `accepted` names it; and where it is of another model.
         """
         record = read_record(path)
         for name, value in self.stamps.items():
-            if record["stamps"].get(name) != value:
+            if record["stamps"].get(name) != value and name not in accepted:
                 message = (
                     f"checkpoint {path} was made with another {name} "
                     f"({str(record['stamps'].get(name))[:12]}…, now {value[:12]}…)"
                 )
-                hint = f"give the run another name, with `parent: {path.parents[1].name}@latest`"
+                parent = f"give the run another name, with `parent: {path.parents[1].name}@latest`"
+                hint = f"{parent}; or, knowing what it does, set `accept_change: [{name}]`"
                 raise TrainingError(message, hint=hint)
-        state = state_of(model, optimizer)
-        load_state(state, checkpoint_id=path)
-        set_state_dict(
-            model, optimizer, model_state_dict=state["model"], optim_state_dict=state["optim"]
+        check_model(path, model)
+        extra = restore(path, model, optimizer, self._savers, self.world.rank)
+        return record | {"extra": extra}
+
+
+def check_model(path: Path, model: nn.Module) -> None:
+    """TrainingError where a checkpoint is of a model of other shapes."""
+    if (why := other_model(path, model)) is not None:
+        message = f"checkpoint {path} is of another model: {why}"
+        raise TrainingError(
+            message, hint="use the recipe, model keys and tokenizer it was made with"
         )
-        return record
 
 
-def load_weights(path: Path, model: Decoder, *, no_dist: bool = True) -> None:
+def load_weights(path: Path, model: nn.Module, *, no_dist: bool = True) -> None:
     """The weights of a checkpoint into a model, in this one process or on all ranks."""
     if (why := fault_of(path)) is not None:
         message = f"checkpoint {path} cannot be used: {why}"
         raise TrainingError(message, hint="name another step, or let the run save a new one")
+    check_model(path, model)
     state = {"model": model.state_dict()}
     with warnings.catch_warnings():
         # it says that one process is meant, which is so
         warnings.filterwarnings("ignore", message="torch.distributed is disabled")
         load_state(state, checkpoint_id=path, no_dist=no_dist)
     model.load_state_dict(state["model"])
-
-
-def state_of(model: Decoder, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
-    """What a checkpoint holds: weights and optimiser state by parameter name."""
-    weights, moments = get_state_dict(model, optimizer)
-    return {"model": weights, "optim": moments}
-
-
-def identity_of(state: Mapping[str, Any]) -> str:
-    """SHA-256 over (name, dtype, shape, bytes) of all tensors, by name: equal content, equal hash.
-
-    Sharded tensors are gathered one at a time, so all ranks call this together.
-    """
-    total = hashlib.sha256()
-    for name, tensor in sorted(_tensors(state, ""), key=lambda pair: pair[0]):
-        whole = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
-        data = whole.detach().cpu().contiguous()
-        head = f"{name} {str(data.dtype).removeprefix('torch.')} {list(data.shape)}\n"
-        total.update(head.encode())
-        total.update(hashlib.sha256(data.reshape(-1).view(torch.uint8).numpy().data).digest())
-    return total.hexdigest()
-
-
-def _tensors(state: Any, prefix: str) -> Iterator[tuple[str, Tensor]]:
-    if isinstance(state, Tensor):
-        yield prefix, state
-    elif isinstance(state, Mapping):
-        for key, value in state.items():
-            yield from _tensors(value, f"{prefix}.{key}" if prefix else str(key))
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a file whole and synced: temporary name, then rename."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with temporary.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
-
-
-def sync_folder(path: Path) -> None:
-    """Make renames inside a folder durable."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -31,7 +31,7 @@ NOT_IDENTITY = {
     "name", "plan", "shards", "tokenizer", "out", "parent_root", "data_root", "nproc_per_node",
     "micro_batch", "checkpoint_every", "keep_checkpoints", "log_every", "stop_after",
     "device", "parallel", "launch", "watch", "timeout_seconds", "sigterm_seconds", "eval_every",
-    "eval_rows", "max_skips",
+    "eval_rows", "max_skips", "keep_every", "max_failed_saves", "accept_change",
 }  # fmt: skip
 
 
@@ -64,8 +64,20 @@ class RunConfig(Recipe):
     checkpoint_every: int = Field(default=100, ge=1)
     keep_checkpoints: int = Field(default=3, ge=1)
     """Newest good checkpoints that stay."""
+    keep_every: int | None = Field(default=None, ge=1)
+    """Checkpoints whose step it divides stay for good; default: none."""
+    max_failed_saves: int = Field(default=0, ge=0)
+    """Saves in a row that may fail (a full disk) before the run stops; the last one must not."""
+    accept_change: list[Literal["configuration", "tokenizer", "data", "quarantine"]] = Field(
+        default=[]
+    )
+    """What may differ from the checkpoint that a run goes on from, knowing what that does;
+    `quarantine`: go on without the samples that the run stopped at."""
     parent: str | None = Field(default=None, pattern=r"^[A-Za-z0-9._-]+@(\d+|latest)$")
     """`name@step` (or `name@latest`): start from the weights of another run."""
+    from_parent: list[Literal["optimizer", "samples"]] = Field(default=[])
+    """What is taken over beside the weights: the optimiser's moments; where the parent stopped in
+    the order of samples, so that the run goes on behind it and `phases` count its tokens too."""
     parent_root: Path
     """Folder of the runs that `parent` may name."""
     until: Literal["steps", "unigram"] = "steps"
@@ -86,6 +98,9 @@ class RunConfig(Recipe):
             raise ValueError(message)
         if (problem := schedule_problem(self)) is not None:
             raise ValueError(problem)
+        if self.from_parent and self.parent is None:
+            message = f"from_parent {self.from_parent} without parent"
+            raise ValueError(message)
         increasing(self.batch_ramp, "batch_ramp")
         increasing(self.phases, "phases")
         return self
@@ -106,6 +121,11 @@ class RunConfig(Recipe):
         share = (batch or self.global_batch) // world
         size = max(n for n in range(1, min(self.micro_batch, share) + 1) if share % n == 0)
         return share // size, size
+
+    @property
+    def origin(self) -> str:
+        """Where the weights come from, for people."""
+        return f"parent {self.parent}" if self.parent else "new weights"
 
     def identity(self) -> dict[str, Any]:
         """The settings that make this run this run, as JSON values; places are not among them."""
@@ -242,9 +262,12 @@ def check_same_run(config: RunConfig) -> None:
     record = recorded(config.out)
     if record is None or record["config_hash"] == config.config_hash():
         return
+    if "configuration" in config.accept_change:
+        return
     before, now = record["identity"], config.identity()
     keys = sorted(k for k in before.keys() | now.keys() if before.get(k) != now.get(k))
     changes = ", ".join(f"{k}: {before.get(k)!r} is now {now.get(k)!r}" for k in keys)
     message = f"the run {config.name} was started with another configuration ({changes})"
-    hint = f"undo the change, or name the new run otherwise (`parent: {config.name}@latest`)"
+    other = f"name the new run otherwise (`parent: {config.name}@latest`)"
+    hint = f"undo the change, or {other}, or set `accept_change: [configuration]`"
     raise RunConfigError(message, hint=hint)

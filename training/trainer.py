@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from training.checkpoint import Checkpoints, load_weights
+from training.checkpoint import Checkpoints, Saved, load_weights
 from training.config import RunConfig
 from training.course import Course
 from training.data import Batch
@@ -45,6 +45,8 @@ class Trainer:
             config.out / "checkpoints",
             world,
             keep=config.keep_checkpoints,
+            every=config.keep_every,
+            max_failed=config.max_failed_saves,
             stamps=stamps | {"data": data.checksum},
         )
         self.course = Course(config)
@@ -58,38 +60,53 @@ class Trainer:
         if found.path is None:
             return [*found.skipped, f"started from {self.config.parent or 'new weights'}"]
         self._check_data(found.path)
-        record = self.checkpoints.load(found.path, self.model, self.optimizer)
+        record = self.checkpoints.load(
+            found.path, self.model, self.optimizer, self.config.accept_change
+        )
         progress = record["progress"]
         self.step, self.tokens = found.step, progress["tokens"]
         self.skipped, self.finished = progress["skipped"], progress["finished"]
         self.guard.in_row.fill_(progress["skipped_in_row"])
-        torch.set_rng_state(torch.tensor(progress["rng"], dtype=torch.uint8))
         self.saved = {"step": found.step, "path": str(found.path), "identity": record["identity"]}
         return [*found.skipped, f"resumed from {found.path.name}"]
 
     def _check_data(self, path: Path) -> None:
         """TrainingError that names the plan to go on with, where a newer one took its place."""
         told = read_record(path)["stamps"].get("data")
-        if told == self.data.checksum:
+        if told == self.data.checksum or "data" in self.config.accept_change:
             return
         if plan := earlier_plan(self.config, self.vocabulary, str(told)):
             message = f"checkpoint {path} was made with another plan than {self.config.plan} now is"
             hint = f"its plan is still there: set `plan: {plan}` in the run file to go on"
             raise TrainingError(message, hint=hint)
 
-    def save(self) -> None:
-        """Commit a checkpoint of the step just done."""
+    def save(self) -> list[str]:
+        """Begin to save a checkpoint of the step just done; `saved` names it once it is there.
+
+        Returns what to tell of a save that failed before.
+        """
         progress = {
             "next_sample": self.course.samples_until(self.step),
             "tokens": self.tokens,
             "skipped": self.skipped,
             "skipped_in_row": int(self.guard.in_row.item()),
             "finished": self.finished,
-            "rng": torch.get_rng_state().tolist(),
         }
-        identity = self.checkpoints.save(self.model, self.optimizer, self.step, progress)
-        path = self.checkpoints.folder / f"step-{self.step}"
-        self.saved = {"step": self.step, "path": str(path), "identity": identity}
+        return self.note(self.checkpoints.save(self.model, self.optimizer, self.step, progress))
+
+    def note(self, ended: list[Saved]) -> list[str]:
+        """Remember the newest checkpoint that is there; returns what to tell of failed ones."""
+        for one in ended:
+            if not one.problem:
+                self.saved = one.summary()
+        return [str(one.error()) for one in ended if one.problem]
+
+    def settle(self) -> None:
+        """Wait for the save that is under way; TrainingError where it fails."""
+        for one in self.checkpoints.wait():
+            if one.problem:
+                raise one.error()
+            self.saved = one.summary()
 
     def advance(self) -> None:
         """Count the step that was just done."""

@@ -1,24 +1,34 @@
 from __future__ import annotations
 
+import contextlib
 import json
 import resource
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from tests.training.miniature import write_run
-from training.checkpoint import Checkpoints
+from training.checkpoint import Checkpoints, identity_of, state_of
 from training.errors import TrainingError
 from training.shards import read_sidecar
-from training.verify import LATEST, fault_of, find
+from training.verify import LATEST, fault_of, find, kept
 
 
 def trained(trainer: Any, steps: int) -> Any:
     for _ in range(steps):
         trainer.train_step(False)
         trainer.advance()
+    return trainer
+
+
+def save(trainer: Any) -> Any:
+    """Save, and wait until it is there."""
+    trainer.save()
+    trainer.settle()
     return trainer
 
 
@@ -55,7 +65,7 @@ def test_a_saved_checkpoint_is_verified_pointed_at_and_loaded_again(
 ) -> None:
     trainer = trained(trainer_of(write_run(tmp_path, keep_checkpoints=2)), 1)
     trainer.skipped = [1]
-    trainer.save()
+    save(trainer)
     folder = trainer.checkpoints.folder
     assert find(folder).step == 1
     assert (folder / LATEST).read_text() == "step-1\n"
@@ -63,12 +73,12 @@ def test_a_saved_checkpoint_is_verified_pointed_at_and_loaded_again(
     assert again.resume() == ["resumed from step-1"]
     assert (again.step, again.tokens, again.skipped) == (1, 128, [1])
     again.step = 2
-    again.save()
+    save(again)
     assert again.saved["identity"] == trainer.saved["identity"], "equal tensors, equal identity"
-    trained(again, 1).save()
+    save(trained(again, 1))
     assert again.saved["identity"] != trainer.saved["identity"]
     assert sorted(p.name for p in folder.glob("step-*")) == ["step-1", "step-2", "step-3"]
-    trained(trainer, 3).save()
+    save(trained(trainer, 3))
     assert sorted(p.name for p in folder.glob("step-*")) == ["step-3", "step-4"]
 
 
@@ -77,7 +87,7 @@ def test_a_flipped_byte_a_missing_and_a_cut_file_do_not_count(
 ) -> None:
     trainer = trainer_of(write_run(tmp_path))
     for _ in range(4):
-        trained(trainer, 1).save()
+        save(trained(trainer, 1))
     folder = trainer.checkpoints.folder
     (step,) = [p for p in folder.glob("step-*") if p.name == "step-4"]
     tensors = next(step.glob("*.distcp"))
@@ -96,7 +106,7 @@ def test_a_flipped_byte_a_missing_and_a_cut_file_do_not_count(
     again = trainer_of(write_run(tmp_path))
     told = again.resume()
     assert told[-1] == "resumed from step-2"
-    trained(again, 1).save()
+    save(trained(again, 1))
     assert find(folder).step == 3, "the damaged one of the same step is replaced"
     assert not (folder / "step-4").exists(), "and the damaged newer one is gone"
     next((folder / "step-3").glob("*.distcp")).write_bytes(b"short")
@@ -104,8 +114,7 @@ def test_a_flipped_byte_a_missing_and_a_cut_file_do_not_count(
 
 
 def test_other_data_or_another_tokenizer_is_refused(tmp_path: Path, trainer_of: Any) -> None:
-    trainer = trained(trainer_of(write_run(tmp_path)), 1)
-    trainer.save()
+    trainer = save(trained(trainer_of(write_run(tmp_path)), 1))
     other = Checkpoints(
         trainer.checkpoints.folder,
         trainer.world,
@@ -114,8 +123,28 @@ def test_other_data_or_another_tokenizer_is_refused(tmp_path: Path, trainer_of: 
     )
     path = other.newest().path
     assert path is not None
-    with pytest.raises(TrainingError, match="made with another tokenizer"):
-        other.load(path, trainer.model, trainer.optimizer)
+    with pytest.raises(TrainingError, match="made with another tokenizer") as caught:
+        other.load(path, trainer.model, trainer.optimizer, {"data"})
+    assert "accept_change: [tokenizer]" in str(caught.value.hint)
+    record = other.load(path, trainer.model, trainer.optimizer, {"tokenizer"})
+    assert record["step"] == 1
+
+
+def test_a_checkpoint_of_another_recipe_is_refused_before_loading(
+    tmp_path: Path, trainer_of: Any
+) -> None:
+    trainer = save(trained(trainer_of(write_run(tmp_path)), 1))
+    path = trainer.checkpoints.newest().path
+    model = {"layers": 3, "dim": 32, "heads": 2, "kv_heads": 1, "ffn": 96}
+    other = trainer_of(write_run(tmp_path, "other", model=model))
+    before = identity_of(state_of(other.model, other.optimizer))
+    with pytest.raises(TrainingError, match="is of another model") as caught:
+        other.checkpoints.load(path, other.model, other.optimizer, {"configuration"})
+    assert "gate_proj.weight is [64, 32] in it, [96, 32] here" in str(caught.value)
+    assert "more" in str(caught.value)
+    assert identity_of(state_of(other.model, other.optimizer)) == before, "nothing was loaded"
+    with pytest.raises(TrainingError, match="is of another model"):
+        trainer_of(write_run(tmp_path, "child", model=model, parent="mini@1"))
 
 
 def test_a_newer_plan_is_refused_and_the_one_to_go_on_with_is_named(
@@ -137,7 +166,7 @@ def test_a_newer_plan_is_refused_and_the_one_to_go_on_with_is_named(
         return text
 
     (place / "plan.json").write_text(plan("plan-1111.json", 0.5))
-    trained(trainer_of(run), 1).save()
+    save(trained(trainer_of(run), 1))
     (place / "plan.json").write_text(plan("plan-2222.json", 0.7))
     with pytest.raises(TrainingError, match="another plan") as caught:
         trainer_of(run).resume()
@@ -147,34 +176,118 @@ def test_a_newer_plan_is_refused_and_the_one_to_go_on_with_is_named(
 
 
 def test_a_full_disk_is_said_and_leaves_nothing(tmp_path: Path, trainer_of: Any) -> None:
-    trainer = trained(trainer_of(write_run(tmp_path)), 1)
-    trainer.save()
+    trainer = save(trained(trainer_of(write_run(tmp_path)), 1))
     trained(trainer, 1)
+    with (
+        full_disk(),
+        pytest.raises(TrainingError, match=r"step-2 could not be saved: .*too large") as caught,
+    ):
+        save(trainer)
+    assert "free disk space" in str(caught.value.hint)
+    folder = trainer.checkpoints.folder
+    assert find(folder).step == 1
+    assert not list(folder.glob("*.tmp")), "a full disk needs the room"
+    save(trainer)
+    assert find(folder).step == 2
+
+
+def test_so_many_saves_in_a_row_may_fail(tmp_path: Path, trainer_of: Any) -> None:
+    trainer = trained(trainer_of(write_run(tmp_path, max_failed_saves=1)), 1)
+    with full_disk():
+        assert trainer.save() == []
+        trained(trainer, 1)
+        (told,) = trainer.save()
+        assert "step-1 could not be saved" in told, "said at the next poll, and training goes on"
+        with pytest.raises(TrainingError, match="step-2 could not be saved"):
+            trainer.settle()
+    save(trainer)
+    with full_disk():
+        trainer.save()
+        trainer.step += 1
+        assert len(trainer.save()) == 1, "a good one in between: counted anew"
+        with pytest.raises(TrainingError):
+            trainer.settle()
+
+
+@contextlib.contextmanager
+def full_disk() -> Iterator[None]:
+    """No file may be longer than a small checkpoint's tensors."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (5000, before[1]))  # no file may be longer
+    resource.setrlimit(resource.RLIMIT_FSIZE, (5000, before[1]))
     try:
-        with pytest.raises(
-            TrainingError, match=r"step-2 could not be saved: .*too large"
-        ) as caught:
-            trainer.save()
+        yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert "free disk space" in str(caught.value.hint)
-    assert find(trainer.checkpoints.folder).step == 1
+
+
+def test_training_goes_on_while_a_save_is_written(tmp_path: Path, trainer_of: Any) -> None:
+    trainer = trained(trainer_of(write_run(tmp_path)), 2)
+    before = identity_of(state_of(trainer.model, trainer.optimizer))
     trainer.save()
-    assert find(trainer.checkpoints.folder).step == 2
+    assert not list(trainer.checkpoints.folder.glob("step-2")), "not there when it returns"
+    trained(trainer, 1)
+    assert identity_of(state_of(trainer.model, trainer.optimizer)) != before
+    (saved,) = trainer.checkpoints.wait()
+    assert (saved.step, saved.identity) == (2, before), "the step that was asked for"
+    assert 0 < saved.stall_seconds <= saved.seconds
+    assert trainer.checkpoints.stall_seconds >= saved.stall_seconds
+    assert trainer.checkpoints.finished() == []
+
+
+def test_state_of_the_guards_and_the_generators_come_back(tmp_path: Path, trainer_of: Any) -> None:
+    trainer = trained(trainer_of(write_run(tmp_path)), 1)
+    points = trainer.checkpoints
+    ring = torch.arange(5.0)
+    torch.manual_seed(3)
+    points.save(trainer.model, trainer.optimizer, 1, {"a": [1, 2]}, {"losses": ring})
+    expected = torch.rand(4)
+    ring.zero_()
+    points.wait()
+    assert (torch.rand(4) != expected).any()
+    path = points.newest().path
+    record = points.load(path, trainer.model, trainer.optimizer)
+    assert record["extra"]["losses"].tolist() == [0, 1, 2, 3, 4], "as it was when save returned"
+    assert record["progress"] == {"a": [1, 2]}
+    assert torch.rand(4).tolist() == expected.tolist()
+    other = trained(trainer_of(write_run(tmp_path, "other")), 1)
+    save(other)
+    assert other.saved["identity"] == record["identity"], "neither is part of the identity"
+
+
+def test_the_newest_and_every_so_many_stay(tmp_path: Path, trainer_of: Any) -> None:
+    trainer = trainer_of(write_run(tmp_path, keep_checkpoints=1, keep_every=2))
+    for _ in range(5):
+        save(trained(trainer, 1))
+    folder = trainer.checkpoints.folder
+    assert sorted(p.name for p in folder.glob("step-*")) == ["step-2", "step-4", "step-5"]
+    assert kept([1, 2, 3, 4, 5], 2, None) == {4, 5}
+    found = trainer.checkpoints.newest(until=4)
+    assert (found.step, found.skipped) == (4, [])
+    assert trainer.checkpoints.newest(until=1).path is None
+    trainer.checkpoints.discard_after(2)
+    assert sorted(p.name for p in folder.glob("step-*")) == ["step-2"]
+    assert (folder / LATEST).read_text() == "step-2\n"
+
+
+def test_an_error_that_nobody_expected_ends_training(
+    tmp_path: Path, trainer_of: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer = trained(trainer_of(write_run(tmp_path)), 1)
+    monkeypatch.setattr("training.checkpoint.commit", lambda *_: 1 / 0)
+    trainer.save()
+    with pytest.raises(ZeroDivisionError):
+        trainer.settle()
 
 
 def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path, trainer_of: Any) -> None:
     trainer = trained(trainer_of(write_run(tmp_path)), 1)
     trainer.checkpoints.folder = Path("/dev/null/checkpoints")
     with pytest.raises(TrainingError, match="Not a directory"):
-        trainer.save()
+        save(trainer)
 
 
 def test_training_goes_on_from_a_parent(tmp_path: Path, trainer_of: Any) -> None:
-    first = trained(trainer_of(write_run(tmp_path)), 2)
-    first.save()
+    first = save(trained(trainer_of(write_run(tmp_path)), 2))
     child = trainer_of(write_run(tmp_path, "child", parent="mini@latest"))
     ours, theirs = first.model.state_dict(), child.model.state_dict()
     assert all((ours[n].full_tensor() == theirs[n].full_tensor()).all() for n in ours)

@@ -228,6 +228,7 @@ def _store_verbs(verb: Any) -> None:
     what.add_argument("--url", metavar="U")
     what.add_argument("--doc", metavar="ID")
     what.add_argument("--token", metavar="SHARD:OFFSET")
+    what.add_argument("--step", metavar="RUN:N", help="the documents of a step's global batch")
     trace.add_argument("--raw", action="store_true", help="the original bytes, on stdout")
     attempt = verb(
         "try", "text and every rule's value against its threshold, for one page", "store"

@@ -20,7 +20,7 @@ from pipeline.errors import ContractError, UsageError
 from pipeline.manifest import Manifest
 from pipeline.mill import Mill
 from pipeline.store import Store, check_key
-from training.config import RunConfig
+from training.config import PATHS, RunConfig
 from training.shards import checksum
 
 if TYPE_CHECKING:
@@ -39,7 +39,27 @@ class RunInputs:
 
         Raises UsageError where the bucket lacks one, DamagedPartError where a shard is damaged.
         """
-        given = _mapping(self._small(f"runs/{name}.yaml"), yaml.safe_load)
+        prefixes = self._named(_mapping(self._small(f"runs/{name}.yaml"), yaml.safe_load))
+        if shards:
+            self._shards(prefixes, ("bin", "idx"))
+
+    def bring_indices(self, run: RunConfig) -> None:
+        """What says where the samples of a run are, its paths below the mirror: no tokens.
+
+        Raises as `bring`.
+        """
+        given = run.model_dump(mode="json", include={*PATHS, "shards"})
+        below = {name: self._key(value) for name, value in given.items() if name != "shards"}
+        prefixes = self._named(below | {"shards": [self._key(p) for p in given["shards"]]})
+        self._shards(prefixes, ("idx",))
+
+    def _key(self, path: str | None) -> str | None:
+        """The key of a file of the mirror; another path as it is."""
+        inside = path is not None and Path(path).is_relative_to(self.mirror.folder)
+        return Path(path).relative_to(self.mirror.folder).as_posix() if path and inside else path
+
+    def _named(self, given: dict[str, Any]) -> list[str]:
+        """Bring tokenizer and plan as a run file names them; the prefixes of its shards."""
         if tokenizer := key_of(given.get("tokenizer")):
             self._small(tokenizer)
         prefixes = []
@@ -49,8 +69,7 @@ class RunInputs:
         for place in [places] if isinstance(places, str) else places:
             if key := key_of(place):
                 prefixes += self._place(key)
-        if shards:
-            self._shards(prefixes)
+        return prefixes
 
     def _small(self, key: str) -> bytes:
         try:
@@ -86,13 +105,14 @@ class RunInputs:
         else:
             inside = len(key) + 1
             found = [one.key for one in store.list(f"{key}/") if "/" not in one.key[inside:]]
-            for stray in (self.mirror.folder / key).glob("*.bin"):
-                if f"{key}/{stray.name}" not in found:
-                    stray.unlink()
+            for ending in ("bin", "idx"):
+                for stray in (self.mirror.folder / key).glob(f"*.{ending}"):
+                    if f"{key}/{stray.name}" not in found:
+                        stray.unlink()
         shards = [one.removesuffix(".bin") for one in found if one.endswith(".bin")]
         return shards or [_without_ending(key)]
 
-    def _shards(self, prefixes: Sequence[str]) -> None:
+    def _shards(self, prefixes: Sequence[str], endings: Sequence[str]) -> None:
         """Bring shards: sidecars whole, tokens and indices by the checksums in them."""
         with ThreadPoolExecutor(self.mirror.store.config.parallel) as pool:
             sidecars = pool.map(lambda prefix: self._small(f"{prefix}.json"), prefixes)
@@ -102,7 +122,7 @@ class RunInputs:
             if not {"bin", "idx"} <= checksums.keys():
                 message = f"{self.mirror.store.url}/{prefix}.json is no sidecar of a shard"
                 raise ContractError(message, hint="materialise token_shards again")
-            told |= {f"{prefix}.{ending}": str(checksums[ending]) for ending in ("bin", "idx")}
+            told |= {f"{prefix}.{ending}": str(checksums[ending]) for ending in endings}
         self.mirror.bring_verified(told)
 
 

@@ -110,7 +110,9 @@ def _check_plan(config: RunConfig, course: Course, planned: int) -> list[str]:
     return []
 
 
-def earlier_plan(config: RunConfig, vocabulary: Vocabulary, data: str) -> Path | None:
+def earlier_plan(
+    config: RunConfig, vocabulary: Vocabulary, data: str, *, tokens: bool = True
+) -> Path | None:
     """The plan beside that of the run whose data have this checksum, as the run file names it.
 
     `mixture` keeps every plan under a name with its hash; the run's own is none of them any more.
@@ -119,7 +121,8 @@ def earlier_plan(config: RunConfig, vocabulary: Vocabulary, data: str) -> Path |
         return None
     for path in sorted(config.plan.parent.glob(f"{config.plan.stem.partition('-')[0]}-*.json")):
         try:
-            found = open_data(config.model_copy(update={"plan": path}), vocabulary).checksum
+            other = config.model_copy(update={"plan": path})
+            found = open_data(other, vocabulary, tokens=tokens).checksum
         except (TrainingError, ShardError):
             continue  # its shards are gone, or it is another file
         if found == data:
@@ -179,7 +182,7 @@ def _root_of(config: RunConfig, paths: Sequence[str]) -> Path:
     assert config.plan is not None
     places = [config.data_root] if config.data_root else [*config.plan.parents][:3]
     for place in places:
-        if all(shard_path(place / path, "bin").exists() for path in paths):
+        if all(shard_path(place / path, "idx").exists() for path in paths):
             return place
     message = f"the shards of plan {config.plan} are not below {' or '.join(map(str, places))}"
     hint = f"set data_root to the folder that holds {paths[0] if paths else 'them'}"
@@ -203,9 +206,9 @@ def expand(places: Iterable[Path]) -> list[Path]:
             parts = json.loads(file.read_bytes())["content"]["parts"]
             paths = [place / part["path"] for part in parts if part["path"].endswith(".bin")]
         else:
-            paths = sorted(place.glob("*.bin"))
+            paths = sorted(place.glob("*.idx"))
         out += [strip_ending(path) for path in paths]
-    missing = [p for p in out if not shard_path(p, "bin").exists()]
+    missing = [p for p in out if not shard_path(p, "idx").exists()]
     if missing or not out:
         message = f"there is no shard {missing[0] if missing else ' '.join(map(str, places))}"
         raise RunConfigError(message, hint="shards are <prefix>.bin/.idx/.json, or folders of them")

@@ -58,6 +58,7 @@ class Report:
         return {
             "config": config.model_dump(mode="json"),
             "config_hash": config.config_hash(),
+            "data": self.trainer.data.checksum,
             "identity": config.identity(),
             "processes": self.world.size,
         }

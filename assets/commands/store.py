@@ -91,8 +91,12 @@ def prune(arguments: argparse.Namespace) -> Result:
 
 
 def trace(arguments: argparse.Namespace) -> Result | None:
-    """`gristmill trace --url | --doc | --token [--raw]`."""
+    """`gristmill trace --url | --doc | --token [--raw]`, or `--step RUN:N`."""
     config = configuration(arguments)
+    if arguments.step is not None:
+        from assets.commands.step import trace_step
+
+        return trace_step(arguments, config)
     root_url = require_root(config, there=True)
     from pipeline import trace as ways
     from resources.storage import open_store

@@ -146,7 +146,7 @@ def test_a_plan_of_the_mixture_names_shards_and_weights(tmp_path: Path) -> None:
     write_documents(tmp_path / "shards" / "web-0", 50, seed=99, source="web", split="train")
     with pytest.raises(TrainingError, match="is not the one that plan"):
         data_of(run)
-    (tmp_path / "shards" / "web-0.bin").unlink()
+    (tmp_path / "shards" / "web-0.idx").unlink()
     with pytest.raises(RunConfigError, match="are not below"):
         data_of(run)
 

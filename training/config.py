@@ -31,7 +31,7 @@ NOT_IDENTITY = {
     "name", "plan", "shards", "tokenizer", "out", "parent_root", "data_root", "nproc_per_node",
     "micro_batch", "checkpoint_every", "keep_checkpoints", "log_every", "stop_after",
     "device", "parallel", "launch", "watch", "timeout_seconds", "sigterm_seconds", "eval_every",
-    "eval_rows", "max_skips", "keep_every", "max_failed_saves", "accept_change",
+    "eval_rows", "max_skips", "keep_every", "max_failed_saves", "accept_change", "attention",
 }  # fmt: skip
 
 

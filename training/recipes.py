@@ -14,7 +14,7 @@ from typing import Literal
 from pydantic import Field
 
 from training.settings.data import RampStage
-from training.settings.model import ModelConfig
+from training.settings.model import AttentionKind, ModelConfig, MoeConfig
 from training.settings.section import Section
 from training.settings.spikes import SpikeConfig
 
@@ -58,6 +58,8 @@ class Recipe(Section):
     spikes: SpikeConfig = SpikeConfig()
     max_skips: int = Field(default=10, ge=1)
     """Steps skipped in a row (loss or gradient not finite) that end the run."""
+    attention: AttentionKind = "auto"
+    """The kernel of attention; see `training.masks`. It sets speed and memory, not the result."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Arithmetic of forward and backward; weights, reductions and the optimiser stay in float32."""
     second_epoch: bool = True
@@ -87,4 +89,84 @@ def small_cpu() -> Recipe:
     )
 
 
-RECIPES: dict[str, Callable[[], Recipe]] = {"tiny_cpu": tiny_cpu, "small_cpu": small_cpu}
+def tiny_moe_cpu() -> Recipe:
+    """tiny_cpu with 16 experts of 64, 4 and a shared one active: 2.6M parameters, 1.8M a token."""
+    experts = MoeConfig(n_experts=16, top_k=4, expert_ffn=64, shared=1, first_dense=1)
+    return Recipe(model=ModelConfig(moe=experts))
+
+
+def dense_1b() -> Recipe:
+    """The shape of Llama-3.2-1B, with QK-norm: 1.24B parameters at its vocabulary of 128,256.
+
+    Rate, batch (2M tokens) and warm-up are OLMo 2's for 1B (arXiv:2501.00656).
+    """
+    model = ModelConfig(
+        layers=16, dim=2048, heads=32, kv_heads=8, ffn=8192, tied_embeddings=True,
+        rope_theta=500_000, norm_eps=1e-5,
+    )  # fmt: skip
+    return Recipe(
+        model=model,
+        context=4096,
+        global_batch=512,
+        micro_batch=8,
+        lr=4e-4,
+        warmup=2000,
+        dtype="bfloat16",
+        eval_every=1000,
+        eval_rows=1024,
+    )
+
+
+def dense_8b() -> Recipe:
+    """The shape of Llama-3.1-8B, with QK-norm: 8.03B parameters at its vocabulary of 128,256.
+
+    Rate, batch (4M tokens), warm-up and theta are those of Llama 3 8B (arXiv:2407.21783, table 3).
+    """
+    model = ModelConfig(
+        layers=32, dim=4096, heads=32, kv_heads=8, ffn=14_336, rope_theta=500_000, norm_eps=1e-5
+    )
+    return Recipe(
+        model=model,
+        context=8192,
+        global_batch=512,
+        micro_batch=1,
+        lr=3e-4,
+        warmup=2000,
+        dtype="bfloat16",
+        eval_every=1000,
+        eval_rows=1024,
+    )
+
+
+def moe_7b_a1b() -> Recipe:
+    """64 experts, 8 and a shared one active: 6.9B parameters at a vocabulary of 128,256.
+
+    A token passes 1.1B of them besides the embeddings.
+
+    Sizes, rate, batch (4M tokens) and warm-up follow OLMoE-1B-7B (arXiv:2409.02060); router, shared
+    expert, dense first layer, the weight of the balance loss and the factor 2.5 are DeepSeek-V3's
+    (arXiv:2412.19437), and dots.llm1's, in whose layout it is exported.
+    """
+    experts = MoeConfig(
+        n_experts=64, top_k=8, expert_ffn=1024, shared=1, first_dense=1, scaling=2.5, aux_loss=1e-4
+    )
+    model = ModelConfig(
+        layers=16, dim=2048, heads=16, kv_heads=8, ffn=9216, rope_theta=500_000, moe=experts
+    )
+    return Recipe(
+        model=model,
+        context=4096,
+        global_batch=1024,
+        micro_batch=4,
+        lr=4e-4,
+        warmup=2500,
+        dtype="bfloat16",
+        eval_every=1000,
+        eval_rows=1024,
+    )
+
+
+RECIPES: dict[str, Callable[[], Recipe]] = {
+    recipe.__name__: recipe
+    for recipe in (tiny_cpu, small_cpu, tiny_moe_cpu, dense_1b, dense_8b, moe_7b_a1b)
+}

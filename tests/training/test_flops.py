@@ -12,6 +12,7 @@ from training.flops import (
     peak_flops,
 )
 from training.model import Decoder
+from training.recipes import RECIPES
 from training.settings.model import ModelConfig, MoeConfig
 
 LLAMA_3_1_8B = ModelConfig(
@@ -68,3 +69,13 @@ def test_peaks_are_found_by_the_device_name() -> None:
     assert peak_flops("NVIDIA L40S") == 362e12, "not the L40's, nor the L4's"
     assert peak_flops("NVIDIA L4", "float32") == 30.3e12
     assert peak_flops("AMD EPYC 9R14") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "total", "active"),
+    [("dense_1b", 1.24, 1.24), ("dense_8b", 8.03, 8.03), ("moe_7b_a1b", 6.92, 1.63)],
+)
+def test_recipes_are_as_big_as_their_names_say(name: str, total: float, active: float) -> None:
+    model = RECIPES[name]().model
+    assert round(parameter_count(model, 128_256) / 1e9, 2) == total
+    assert round(active_parameters(model, 128_256) / 1e9, 2) == active

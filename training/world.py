@@ -24,6 +24,7 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from training.errors import TrainingError
 from training.layout import Layout
 from training.meeting import meet
+from training.memory import keep_freed_memory
 from training.settings.parallel import ParallelConfig
 
 
@@ -99,6 +100,7 @@ def join(
         torch.cuda.set_device(here)
     else:
         torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+        keep_freed_memory()
     dist.init_process_group(
         "nccl" if kind == "cuda" else "gloo",
         store=_store(rank, size, join_seconds),

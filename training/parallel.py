@@ -122,12 +122,15 @@ class ParallelModel:
         return self.model.parameters()
 
     def train(self, mode: bool = True) -> None:
-        """Set the mode of all modules."""
+        """Set the mode of all modules, and let go of weights that evaluation has gathered."""
         self.model.train(mode)
+        for module in self.model.modules():
+            if isinstance(module, FSDPModule):
+                module.reshard()
 
     def eval(self) -> None:
         """As for evaluation."""
-        self.model.eval()
+        self.train(False)
 
 
 def micro_batch(share: int, most: int) -> int:

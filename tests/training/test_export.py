@@ -12,7 +12,11 @@ from training import evaluate
 from training.config import RECORD
 from training.errors import TrainingError
 from training.export import export, verify_export
+from training.hf_import import load_hf
+from training.hf_layout import check_hf, shape_of_hf
+from training.model import Decoder
 from training.sampling import open_model
+from training.settings.model import ModelConfig
 
 
 def finished(trainer_of: Any, path: Path) -> Path:
@@ -25,23 +29,39 @@ def finished(trainer_of: Any, path: Path) -> Path:
     trainer.train_step(False)
     trainer.advance()
     trainer.save()
+    trainer.checkpoints.wait()
     return out
 
 
+EXPERTS = {"n_experts": 8, "top_k": 2, "expert_ffn": 32, "shared": 2, "scaling": 1.5}
+STRETCHED = {"factor": 4.0, "low": 1.0, "high": 4.0, "original_context": 16}
+
+
 @pytest.mark.parametrize(
-    ("qk_norm", "tied", "kind"),
-    [(True, False, "Qwen3"), (False, False, "Llama"), (True, True, "Qwen3")],
+    ("keys", "kind", "limit"),
+    [
+        ({}, "Qwen3", 1e-5),
+        ({"qk_norm": False, "rope_scaling": STRETCHED}, "Llama", 1e-5),
+        ({"tied_embeddings": True, "head_size": 24}, "Qwen3", 1e-5),
+        ({"moe": EXPERTS}, "Dots1", 1e-4),
+    ],
 )
 def test_transformers_loads_it_offline_with_equal_logits(
-    tmp_path: Path, trainer_of: Any, qk_norm: bool, tied: bool, kind: str
+    tmp_path: Path, trainer_of: Any, keys: dict[str, Any], kind: str, limit: float
 ) -> None:
     model = {"layers": 2, "dim": 32, "heads": 2, "kv_heads": 1, "ffn": 64}
-    path = write_run(tmp_path, model=model | {"qk_norm": qk_norm, "tied_embeddings": tied})
-    opened = open_model(finished(trainer_of, path))
-    report = export(opened, tmp_path / "hf")
-    assert report["max_logit_difference"] < 1e-4
+    opened = open_model(finished(trainer_of, write_run(tmp_path, model=model | keys)))
+    for name, buffer in opened.model.named_buffers():
+        if name.endswith("correction_bias"):
+            buffer.uniform_(-0.5, 0.5)  # as after a long run
+    report = export(opened, tmp_path / "hf", most_bytes=30_000)
+    assert report["max_logit_difference"] < limit
     assert report["architecture"] == f"{kind}ForCausalLM"
     assert report["identity"] == opened.identity
+    index = json.loads((tmp_path / "hf" / "model.safetensors.index.json").read_text())
+    files = sorted((tmp_path / "hf").glob("*.safetensors"))
+    assert {f.name for f in files} == set(index["weight_map"].values())
+    assert len(files) > 2
 
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -52,7 +72,16 @@ def test_transformers_loads_it_offline_with_equal_logits(
     assert tokenizer.decode(ids[0]) == "the snow"
     assert tokenizer.eos_token_id == 0
     with torch.no_grad():
-        assert (theirs(ids).logits - opened.model(ids)).abs().max() < 1e-4
+        assert (theirs(ids).logits - opened.model(ids)).abs().max() < limit
+
+    section = shape_of_hf(tmp_path / "hf")
+    again = Decoder(ModelConfig(**section), opened.vocabulary.size, opened.config.context)
+    again.init_weights(99)
+    check_hf(tmp_path / "hf", opened.config.model, opened.vocabulary.size)
+    load_hf(tmp_path / "hf", again)
+    before, after = opened.model.state_dict(), again.state_dict()
+    assert before.keys() == after.keys()
+    assert all(torch.equal(before[name], after[name]) for name in before)
 
 
 def test_other_logits_are_refused_and_nothing_is_replaced(

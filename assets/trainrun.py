@@ -1,7 +1,8 @@
-"""The folder of a training run and its copy in a bucket: there and back.
+"""The folder of a training run and its copy in a bucket: what counts there, and the way back.
 
 A checkpoint in the bucket counts once its `checkpoint.json` is there, as in a folder; that file
-goes up last and is deleted first. Whoever has the newest good checkpoint, its run goes on.
+goes up last and is deleted first. Whoever has the newest good checkpoint, its run goes on. The way
+there, while a run trains, is in `assets.trainsend`.
 """
 
 import contextlib
@@ -13,15 +14,15 @@ from typing import TYPE_CHECKING
 from pipeline.errors import DamagedPartError
 from training.config import PATHS, RECORD, RunConfig, recorded
 from training.errors import TrainingError
-from training.verify import LATEST, STEP, complete_steps, fault_of, find, read_record, step_of
+from training.verify import LATEST, STEP, fault_of, find, read_record
 from training.verify import RECORD as CHECKPOINT
 
 if TYPE_CHECKING:
     from resources.mirror import Mirror
 
-PINS, LINES, RESULT = "inputs.json", "metrics.jsonl", "result.json"
+PINS, RESULT = "inputs.json", "result.json"
 SENT = ".sent"
-"""In the folder of a run of which everything was in the bucket once."""
+"""In the folder of a run that was in the bucket once."""
 Say = Callable[[str], None]
 
 
@@ -42,9 +43,10 @@ def bring_run(remote: "Mirror", say: Say, step: int | None = None) -> None:
         lacking = fault_of(out / "checkpoints" / f"step-{step}") is not None
         wanted = [n for n in steps_in(remote) if n == step and lacking]
     if wanted or not (out / RECORD).exists():
-        for key in (RECORD, PINS, LINES, RESULT):
-            with contextlib.suppress(FileNotFoundError):
-                remote.bring(key)
+        for info in remote.store.list():
+            if not info.key.startswith("checkpoints/"):
+                with contextlib.suppress(FileNotFoundError):
+                    remote.bring(info.key)
     for number in wanted:
         if (why := bring_checkpoint(remote, number)) is None:
             say(f"step-{number} came from {remote.store.url}")
@@ -88,31 +90,6 @@ def bring_checkpoint(remote: "Mirror", step: int) -> str | None:
     aside.rename(final)
     (final.parent / LATEST).write_text(f"{final.name}\n", encoding="utf-8")
     return None
-
-
-def send_run(remote: "Mirror") -> None:
-    """Upload the files of a run, and its good checkpoints; older ones go from the bucket.
-
-    The log goes first and is cut back on resume, so it never ends before a checkpoint.
-    """
-    good = [p for p in complete_steps(remote.folder / "checkpoints") if fault_of(p) is None]
-    send_files(remote, RECORD, PINS, LINES)
-    for path in reversed(good):
-        send_checkpoint(remote.below(f"checkpoints/{path.name}", path))
-    send_files(remote, f"checkpoints/{LATEST}", RESULT)
-    oldest = step_of(good[-1]) if good else 0
-    for step in steps_in(remote):
-        if step < oldest:
-            drop(remote.below(f"checkpoints/step-{step}"))
-    if (remote.folder / RECORD).exists():
-        (remote.folder / SENT).touch()
-
-
-def send_files(remote: "Mirror", *keys: str) -> None:
-    """Upload those files of a run folder that are there."""
-    for key in keys:
-        if (remote.folder / key).exists():
-            remote.send(key)
 
 
 def send_checkpoint(remote: "Mirror") -> None:

@@ -2,7 +2,8 @@
 
 Training maps token shards and writes checkpoints, so it needs a folder. For a bucket that is a
 mirror below `storage.scratch` with the same paths. Shards and checkpoints are verified by their
-checksums on the way. Where the root is a folder already, nothing is copied.
+checksums on the way; checkpoints go up while training runs. Where the root is a folder already,
+nothing is copied.
 
 One machine at a time trains a run: nothing here keeps a second one from doing it too, and then the
 newest checkpoint wins.
@@ -17,7 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assets.traininputs import RunInputs
-from assets.trainrun import PINS, Say, bring_run, relocate, send_run
+from assets.trainrun import PINS, Say, bring_run, relocate
+from assets.trainsend import sending
 from pipeline.config.storage import StorageConfig
 from pipeline.errors import UsageError
 from pipeline.mill import Mill
@@ -69,12 +71,17 @@ class TrainStore:
 
     @contextlib.contextmanager
     def sending(self, run: RunConfig) -> Iterator[None]:
-        """Upload the run folder when what is inside has ended, failed or was stopped."""
-        try:
+        """While what is inside trains, upload what it makes; the rest when it ended or failed.
+
+        It never waits for the bucket. Raises StorageError where it ended well and the bucket still
+        lacks its newest checkpoint; where it failed, its own error counts.
+        """
+        if self.mirror is None:
             yield
-        finally:
-            if self.mirror is not None:
-                send_run(self.mirror.below(f"checkpoints/{run.name}", run.out))
+            return
+        remote = self.mirror.below(f"checkpoints/{run.name}", run.out)
+        with sending(remote, self.say, run.keep_checkpoints, run.keep_every):
+            yield
 
     def send(self, prefix: str, last: str) -> None:
         """Upload a folder of files in place of what was there; the file called `last` goes last."""

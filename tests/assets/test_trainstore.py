@@ -1,7 +1,10 @@
 """Training from a bucket: inputs come verified, the run goes back, another machine goes on."""
 
+import dataclasses
 import json
 import shutil
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,8 +20,10 @@ from pipeline.errors import DamagedPartError, GristmillError, UsageError
 from resources.mill import open_mill
 from resources.storage import open_store
 from tests.s3_server import S3Server, moto_server
+from tests.tcp_proxy import Proxy, proxy
 from tests.training.miniature import write_run
 from training.shards import read_sidecar
+from training.verify import find
 
 # Dagster's own Pipes session calls what Dagster deprecates
 pytestmark = pytest.mark.filterwarnings("ignore:.*AssetExecutionContext.run_id:DeprecationWarning")
@@ -193,6 +198,40 @@ def test_another_machine_goes_on_where_one_stopped(config: Config, tmp_path: Pat
     files = json.loads(store.read("hf_model/mini/gristmill.json"))["files"]
     there = {info.key.rsplit("/", 1)[1] for info in store.list("hf_model/mini/")}
     assert there == {*files, "gristmill.json"}
+
+
+@pytest.mark.slow
+def test_training_ends_while_the_bucket_is_gone_and_goes_up_after_it(
+    server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "dagster"))
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    with proxy(int(server.endpoint_url.rpartition(":")[2])) as gate:
+        through = dataclasses.replace(server, endpoint_url=f"http://127.0.0.1:{gate.port}")
+        with through.environment():
+            config = config_of(f"s3://{server.bucket()}/store", tmp_path / "machine")
+            write_run(tmp_path / "root", steps=8, checkpoint_every=2, keep_checkpoints=2)
+            store = publish(config, tmp_path / "root")
+            points = opened(config).folder / "checkpoints/mini"
+            outage = threading.Thread(target=gone_meanwhile, args=(gate, points), daemon=True)
+            outage.start()
+            result = train(config, "checkpoints")
+            outage.join()
+            assert (result["status"], result["step"]) == ("complete", 8)
+            found = store.list("checkpoints/mini/checkpoints/step-")
+            assert {info.key.split("/")[3] for info in found} == {"step-6", "step-8"}
+            second = opened(config_of(str(config.storage.root), tmp_path / "second"))
+            found_there = find(second.bring("mini").out / "checkpoints")
+            assert (found_there.step, found_there.skipped) == (8, [])
+
+
+def gone_meanwhile(gate: Proxy, points: Path) -> None:
+    """Take the bucket away from the first checkpoint until two seconds after the run's end."""
+    for there, change in (("checkpoints/step-2", gate.down), ("result.json", gate.up)):
+        while not (points / there).exists():
+            time.sleep(0.05)
+        time.sleep(0 if change == gate.down else 2)
+        change()
 
 
 @pytest.mark.slow

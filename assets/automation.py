@@ -116,6 +116,7 @@ JOB_ASSETS: dict[str, tuple[str, ...]] = {
     "mill_tokens": ("token_shards",),
     "mill_mixture": ("mixture",),
     "mill_run": ("checkpoints", "evaluation", "hf_model"),
+    "mill_benchmarks": ("benchmark_scores",),
 }
 """Assets of every job, in stage order; those of one job share their partitions."""
 
@@ -132,6 +133,8 @@ JOB_DESCRIPTIONS = {
     "here: a backfill from the asset's page wants every key in both upstream partition sets.",
     "mill_mixture": "The training plan over all token shards.",
     "mill_run": "One training run, its evaluation and the exported model.",
+    "mill_benchmarks": "Scores of an exported model on task files of your own; needs the extra "
+    "`eval`.",
 }
 
 

@@ -7,12 +7,23 @@ costs 1.6 s, and the stages have worker processes of their own.
 
 import dagster as dg
 
-from assets import automation, crawl, curation, model, references, tokens, what_if
+from assets import (
+    automation,
+    benchmarks,
+    crawl,
+    curation,
+    model,
+    references,
+    tokens,
+    what_if,
+)
 from assets.checks import CHECKS
 from assets.millwork import MillResource
 
 defs = dg.Definitions(
-    assets=dg.load_assets_from_modules([crawl, curation, references, tokens, model, what_if]),
+    assets=dg.load_assets_from_modules(
+        [crawl, curation, references, tokens, model, benchmarks, what_if]
+    ),
     asset_checks=CHECKS,
     jobs=[*automation.JOBS.values(), what_if.JOB],
     schedules=[automation.weekly_listing],

@@ -22,6 +22,7 @@ from pipeline.config.base import Section
 from pipeline.config.dedup import DedupConfig
 from pipeline.config.display import DisplayConfig
 from pipeline.config.engine import EngineConfig
+from pipeline.config.evaluation import EvaluationConfig
 from pipeline.config.extract import ExtractConfig
 from pipeline.config.filter import FilterConfig
 from pipeline.config.gates import AcceptGate, GatesConfig
@@ -59,6 +60,7 @@ class Config(Section):
     tokenizer: TokenizerConfig = TokenizerConfig()
     tokenize: TokenizeConfig = TokenizeConfig()
     mixture: MixtureConfig = MixtureConfig()
+    evaluation: EvaluationConfig = EvaluationConfig()
     gates: GatesConfig = GatesConfig()
     display: DisplayConfig = DisplayConfig()
     accept_gate: AcceptGate | None = Field(

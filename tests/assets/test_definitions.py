@@ -22,14 +22,14 @@ GROUPS = {
         "quality_labels", "quality_classifier", "selection", "benchmark_sets", "word_lists",
     },
     "tokens": {"tokenizer_sample", "tokenizer", "token_shards", "mixture"},
-    "model": {"checkpoints", "evaluation", "hf_model"},
+    "model": {"checkpoints", "evaluation", "hf_model", "benchmark_scores"},
 }  # fmt: skip
 PARTITIONS = {
     SNAPSHOTS: {"snapshots", "extracted_text", "filtered_text", "scored_text", "deduped_corpus",
                 "scrubbed_corpus"},
     SOURCES: {"source_texts"},
     CORPORA: {"token_shards"},
-    RUNS: {"checkpoints", "evaluation", "hf_model"},
+    RUNS: {"checkpoints", "evaluation", "hf_model", "benchmark_scores"},
 }  # fmt: skip
 HEAVY = (
     "torch", "mlflow", "ray", "numba", "matplotlib", "trafilatura", "spacy", "fasttext",

@@ -2,6 +2,7 @@
 
 TrainingError         exit code 1: data, checkpoint or hardware does not allow the run to go on
 ├── RunConfigError    exit code 2: a key of the run file, its value and the fix
+├── QuarantineError   exit code 4: the same data spike again and again; a person must look at them
 └── LostRanksError    exit code 1: other ranks of the job are not there; a new attempt may find them
 """
 
@@ -30,3 +31,9 @@ class RunConfigError(TrainingError):
 
 class LostRanksError(TrainingError):
     """The ranks of an attempt did not find each other; the agents may try again."""
+
+
+class QuarantineError(TrainingError):
+    """The same sequences were refused again: the data are at fault, not the moment."""
+
+    exit_code = 4

@@ -6,7 +6,7 @@ n-th time; names of other packages are ignored here.
 GRISTMILL_FAULT_RANK      picks one rank
 GRISTMILL_FAULT_DELAY     waits some seconds first
 GRISTMILL_FAULT_ACTION    in place of `kill`: `stop` (SIGSTOP), `sleep` (for ever), `raise`, `exit`
-                          (code 9)
+                          (code 9), `pass` (go on, after the delay)
 GRISTMILL_FAULT_MARK      a file: made when the fault happens, which then happens only once
 """
 
@@ -26,6 +26,10 @@ POINTS: dict[str, str] = {
     "training.checkpoint.after_rename": "step-N is complete, `latest` names the one before",
     "training.checkpoint.after_pointer": "`latest` names step-N, older ones not yet removed",
     "training.checkpoint.after_purge": "older checkpoints are removed",
+    "training.rewind.entered": "a rewind is in the ledger, nothing of it is done",
+    "training.rewind.discarded": "later checkpoints are removed, the run is not taken back yet",
+    "training.rewind.loaded": "the run is taken back, the lines of its steps are not",
+    "training.skip.entered": "a refused step is in the ledger, its report is not written",
     "training.result.before": "the last checkpoint is committed, result.json is not written",
 }
 """Name -> the state of things when it is reached."""
@@ -42,9 +46,9 @@ def fault(name: str) -> None:
     """Die here by SIGKILL if the environment says so; nothing otherwise."""
     if _armed and name == _name and next(_arrivals) == int(_count or "1"):
         os.write(2, f"fault: {name}\n".encode())
-        time.sleep(float(os.environ.get("GRISTMILL_FAULT_DELAY", "0")))  # threads go on meanwhile
         if _mark:
             Path(_mark).touch()
+        time.sleep(float(os.environ.get("GRISTMILL_FAULT_DELAY", "0")))  # threads go on meanwhile
         _hurt(os.environ.get("GRISTMILL_FAULT_ACTION", "kill"))
 
 
@@ -57,4 +61,5 @@ def _hurt(action: str) -> None:
         raise RuntimeError(message)
     if action == "exit":
         os._exit(9)
-    os.kill(os.getpid(), {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}[action])
+    if action != "pass":
+        os.kill(os.getpid(), {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}[action])

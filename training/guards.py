@@ -1,52 +1,111 @@
-"""What stands between a bad step and the weights: clipping, and skipping what is not finite.
+"""What stands between a bad step and the weights: clipping, and refusing what stands out.
 
-The skip is decided on the device and carried out by fused AdamW itself (`found_inf`): weights,
+A step is refused where its loss or the norm of its gradient is not finite, or
+
+    value - median > max(mads * 1.4826 * MAD, floor * |median|)
+
+over the last `window` accepted values, once `armed_after` of them are there; before that, where it
+is more than `early_factor` times the median. One-sided: a low value is no harm. Refused values
+never enter the window: in a window of all values one NaN stops a gate by mean and deviation for 128
+steps, and a burst hides its own end (see `allenai/OLMo-core`, `skip_step_optimizer.py`).
+
+The verdict is reached on the device and carried out by the optimiser itself (`found_inf`): weights,
 moments and the step counter stay bit for bit as they were, with no copy to the host. Loss and norm
 are sums over all ranks, so every rank takes the same decision.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.distributed.tensor import DTensor
 
 from training.errors import TrainingError
+from training.settings.spikes import SpikeConfig
+
+TO_SIGMA = 1.4826  # MAD of a normal distribution times this is its deviation
+
+
+class Verdict(NamedTuple):
+    """What the gate found of a step; device tensors."""
+
+    refused: Tensor
+    """0-dimensional float32: 1 where the step must not count."""
+    median: Tensor
+    """[2]: of accepted losses and of accepted norms; NaN where there are none."""
+    limit: Tensor
+    """[2]: the most that loss and norm may be."""
 
 
 class Guard:
-    """Clips every step, skips those that are not finite, ends the run after too many in a row."""
+    """The gate of a run. Its state is a few hundred numbers on the device."""
 
-    def __init__(self, clip: float, max_skips: int, device: torch.device) -> None:
-        self.clip = clip
-        self.max_skips = max_skips
-        self.in_row = torch.zeros((), device=device)
-        """Steps skipped in a row so far, on the device."""
+    def __init__(self, settings: SpikeConfig, max_skips: int, device: torch.device) -> None:
+        self.settings, self.max_skips = settings, max_skips
+        self.values = torch.full((2, settings.window), torch.nan, device=device)
+        """Accepted losses and norms, a ring."""
+        self.accepted = torch.zeros(1, dtype=torch.int64, device=device)
+        """How many were accepted since the gate was last set back."""
+        self.in_row = torch.zeros(1, device=device)
+        """Steps refused in a row so far."""
 
-    def step(self, optimizer: torch.optim.Optimizer, loss: Tensor) -> tuple[Tensor, Tensor]:
-        """Clip, then step or skip; returns (gradient norm before clipping, 1.0 if skipped).
+    def judge(self, loss: Tensor, norm: Tensor) -> Verdict:
+        """Whether a step with this loss and gradient norm counts; keeps them where it does.
 
-        `loss` is that of the global batch, equal on all ranks.
+        Both 0-dimensional, of the global batch, equal on all ranks.
         """
-        parameters = [p for group in optimizer.param_groups for p in group["params"]]
-        norm = torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
-        norm = norm.full_tensor() if isinstance(norm, DTensor) else norm
-        torch.nn.utils.clip_grads_with_norm_(parameters, self.clip, norm)
-        bad = (~(torch.isfinite(norm) & torch.isfinite(loss))).to(torch.float32)
+        new = torch.stack([loss.float(), norm.float()])
+        median, limit = self._limits()
+        refused = ~torch.isfinite(new).all()
+        if self.settings.skip:
+            refused = (
+                refused | (new > limit).any()
+            )  # false where the limit is NaN: nothing to go by
+        place = self.accepted % self.settings.window
+        kept = torch.where(refused, self.values.index_select(1, place)[:, 0], new)
+        self.values.index_copy_(1, place, kept[:, None])
+        self.accepted += (~refused).long()
+        self.in_row = (self.in_row + 1) * refused
+        return Verdict(refused.float(), median, limit)
+
+    def _limits(self) -> tuple[Tensor, Tensor]:
+        """[2], [2]: medians and limits of loss and norm."""
+        settings = self.settings
+        median = self.values.nanmedian(1).values
+        mad = (self.values - median[:, None]).abs().nanmedian(1).values
+        room = torch.maximum(settings.mads * TO_SIGMA * mad, settings.floor * median.abs())
+        armed = self.accepted >= settings.armed_after
+        return median, torch.where(armed, median + room, settings.early_factor * median)
+
+    def step(self, optimizer: torch.optim.Optimizer, loss: Tensor, norm: Tensor) -> Verdict:
+        """Let the optimiser step, or refuse; gradients are clipped already."""
+        verdict = self.judge(loss, norm)
         flags: Any = optimizer  # read by the fused kernel, unknown to the class's type
-        flags.grad_scale, flags.found_inf = None, bad
+        flags.grad_scale, flags.found_inf = None, verdict.refused
         optimizer.step()
-        self.in_row = (self.in_row + 1) * bad
-        return norm, bad
+        return verdict
+
+    def set_back(self) -> None:
+        """Begin anew: what comes is another kind of data, of which the window says nothing."""
+        self.values.fill_(torch.nan)
+        self.accepted.zero_()
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """What a checkpoint keeps."""
+        return {"values": self.values, "accepted": self.accepted, "in_row": self.in_row}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """As it was at the checkpoint."""
+        for name, tensor in self.state_dict().items():
+            tensor.copy_(state[name])
 
     def check(self, step: int) -> None:
-        """TrainingError where `max_skips` steps in a row were skipped. Reads from the device."""
+        """TrainingError where `max_skips` steps in a row were refused. Reads from the device."""
         if int(self.in_row.item()) >= self.max_skips:
             message = (
-                f"{self.max_skips} steps in a row up to step {step} had a loss or gradient that is "
-                f"not finite; the last checkpoint is untouched"
+                f"{self.max_skips} steps in a row up to step {step} were refused: loss or gradient "
+                f"not finite or far above what went before; the last checkpoint is untouched"
             )
             hint = "lower lr or raise warmup_steps in a new run, or raise max_skips"
             raise TrainingError(message, hint=hint)

@@ -114,20 +114,36 @@ def steps_of(trainer: Trainer, report: Report, stop: StopRequest) -> str:
             trainer.finished = config.until == "unigram" and below
         fault("training.step")
         report.add(line, values)
-        if on_cpu or trainer.step % config.log_every == 0:  # both read from the device
+        saves = trainer.step % config.checkpoint_every == 0
+        if on_cpu or saves or trainer.step % config.log_every == 0:  # read from the device
+            if went_back(trainer, report):
+                continue
             trainer.guard.check(trainer.step)
             tell(report, trainer.note(trainer.checkpoints.finished()))
             why = "asked to stop" if float(asked.item()) else ""
         if trainer.step == config.stop_after:
             why = "stop_after"
         end = trainer.step == config.steps or trainer.finished or why
-        if end or trainer.step % config.checkpoint_every == 0:
+        if end or saves:
             report.flush()
             with watchdog.slow("checkpoint"):
                 tell(report, trainer.save())
         elif trainer.step % config.log_every == 0:
             report.flush()
     return why
+
+
+def went_back(trainer: Trainer, report: Report) -> bool:
+    """Look at the steps since the last look; whether they took the run back to a checkpoint."""
+    before = trainer.step
+    while (verdict := trainer.review.look(trainer.seen)) is not None:
+        report.flush()
+        with watchdog.slow("rewind"):
+            tell(report, trainer.rewind(verdict))
+        if trainer.step < before:
+            report.rewind(trainer.step)
+            return True
+    return False
 
 
 def tell(report: Report, texts: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""What one rank holds during a run: one step, saving and resuming. The loop is in `train`."""
+"""What one rank holds during a run: one step, saving, resuming, going back. The loop: `train`."""
 
 from __future__ import annotations
 
@@ -9,21 +9,30 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from training.checkpoint import Checkpoints, Saved, load_weights
+from training.checkpoint import Checkpoints, Saved
 from training.config import RunConfig
 from training.course import Course
-from training.data import Batch
 from training.errors import TrainingError
 from training.evaluate import HeldOut, Score
+from training.exchange import Sums, entropy, shared_counts, shared_sums, to_device
+from training.faults import fault
 from training.guards import Guard
+from training.ledger import Ledger, open_ledger
+from training.masks import choose
 from training.model import Decoder
+from training.norms import clip_gradients, gradient_norm
+from training.observe import WeightWatch, source_losses
 from training.optim import build_optimizer, set_rate
+from training.origin import samples_of_parent, start_weights, what_changed
 from training.parallel import parallelise
 from training.plan import Data, earlier_plan
+from training.review import Review, quarantined
+from training.rewind import Rewind, latest_start, too_many
 from training.schedule import learning_rate
-from training.verify import find, read_record
+from training.stopwatch import mark
+from training.verify import complete_steps, read_record, step_of
 from training.vocabulary import Vocabulary
-from training.world import World
+from training.world import World, agree
 
 
 class Trainer:
@@ -31,14 +40,15 @@ class Trainer:
 
     def __init__(self, config: RunConfig, world: World, vocabulary: Vocabulary, data: Data) -> None:
         self.config, self.world, self.vocabulary, self.data = config, world, vocabulary, data
-        model = Decoder(config.model, vocabulary.size, config.context)
-        model.init_weights(config.seed)
-        self.parallel = parallelise(model.to(world.device), world, config)
-        self.model = self.parallel.model
-        if config.parent:
-            load_weights(parent_of(config), self.model, no_dist=False)
-        self.optimizer = build_optimizer(self.model, config)
-        self.guard = Guard(config.clip, config.max_skips, world.device)
+        choose(config.attention, world.device, getattr(torch, config.dtype))
+        with torch.device("meta"):  # no process ever holds a big model whole
+            model = Decoder(config.model, vocabulary.size, config.context, config.attention)
+        self.parallel = parallelise(model, world, config)
+        self.model = self.parallel.model.to_empty(device=world.device)
+        self.model.init_weights(config.seed)
+        self.optimizer = build_optimizer(self.parallel, config)
+        self.guard = Guard(config.spikes, config.max_skips, world.device)
+        self.weights = WeightWatch(self.parallel.parameters(), world)
         self.held_out = HeldOut(data.held_out, vocabulary, limit=config.eval_rows)
         stamps = {"configuration": config.config_hash(), "tokenizer": vocabulary.checksum}
         self.checkpoints = Checkpoints(
@@ -49,26 +59,65 @@ class Trainer:
             max_failed=config.max_failed_saves,
             stamps=stamps | {"data": data.checksum},
         )
-        self.course = Course(config)
+        self.ledger = shared_ledger(config.out, world)
+        self.review = Review(config, data.loader, self.ledger, world.first)
+        self.course = Course(config, self.ledger.left_out)
+        self.seen = torch.zeros(vocabulary.size, dtype=torch.int32, device=world.device)
+        """[vocabulary]: the accepted step that first had a token; 0 where none did."""
         self.step, self.tokens, self.finished = 0, 0, False
         self.skipped: list[int] = []
         self.saved: dict[str, Any] = {}
 
     def resume(self) -> list[str]:
         """Go to the newest good checkpoint, if any; returns what to tell about it."""
+        self._finish_rewind()
+        self._leave_out_quarantine()
         found = self.checkpoints.newest()
         if found.path is None:
-            return [*found.skipped, f"started from {self.config.parent or 'new weights'}"]
-        self._check_data(found.path)
-        record = self.checkpoints.load(
-            found.path, self.model, self.optimizer, self.config.accept_change
-        )
-        progress = record["progress"]
-        self.step, self.tokens = found.step, progress["tokens"]
-        self.skipped, self.finished = progress["skipped"], progress["finished"]
-        self.guard.in_row.fill_(progress["skipped_in_row"])
-        self.saved = {"step": found.step, "path": str(found.path), "identity": record["identity"]}
+            start_weights(self.config, self.model, self.optimizer, self.checkpoints)
+            if taken := samples_of_parent(self.config):
+                self._leave_out(0, taken, step=0, reason="samples of the parent")
+            return [*found.skipped, f"started from {self.config.origin}"]
+        self._load(found.path)
         return [*found.skipped, f"resumed from {found.path.name}"]
+
+    def _leave_out_quarantine(self) -> None:
+        """Leave out what is in quarantine if the run file says so; else QuarantineError."""
+        if event := self.ledger.open_quarantine:
+            if "quarantine" not in self.config.accept_change:
+                raise quarantined(self.config.name, event)
+            place = (event["from_sample"], event["to_sample"])
+            self._leave_out(*place, step=event["step"], reason="quarantine")
+
+    def _leave_out(self, begin: int, end: int, *, step: int, reason: str) -> None:
+        place = {"step": step, "from_sample": begin, "to_sample": end}
+        told = {"reason": reason, "config_hash": self.config.config_hash()}
+        self.ledger.enter({"kind": "leave_out"} | place | told)
+        self.course = Course(self.config, self.ledger.left_out)
+
+    def _load(self, path: Path) -> None:
+        """Everything as it was at a checkpoint of this run."""
+        self._check_data(path)
+        record = self.checkpoints.load(path, self.model, self.optimizer, self.config.accept_change)
+        progress, extra = record["progress"], record["extra"]
+        self.step, self.tokens = step_of(path), progress["tokens"]
+        self.skipped, self.finished = list(progress["skipped"]), progress["finished"]
+        self.review.ladder.restore(progress["ladder"])
+        self.guard.load_state_dict(extra)
+        self.seen.copy_(extra["seen"])
+        self.saved = {"step": self.step, "path": str(path), "identity": record["identity"]}
+        if (here := self.course.samples_until(self.step)) != progress["next_sample"]:
+            message = (
+                f"checkpoint {path} goes on at sample {progress['next_sample']}, this run at {here}"
+            )
+            hint = "undo the change of global_batch, batch_ramp or ledger.jsonl, or start a new run"
+            raise TrainingError(message, hint=hint)
+        if changes := what_changed(record["stamps"], self.checkpoints.stamps):
+            self.ledger.enter(
+                {"kind": "accept", "step": self.step, "changes": changes,
+                 "config_hash": self.config.config_hash()}
+            )  # fmt: skip
+            self.guard.set_back()
 
     def _check_data(self, path: Path) -> None:
         """TrainingError that names the plan to go on with, where a newer one took its place."""
@@ -83,16 +132,21 @@ class Trainer:
     def save(self) -> list[str]:
         """Begin to save a checkpoint of the step just done; `saved` names it once it is there.
 
-        Returns what to tell of a save that failed before.
+        Every step was looked at before (`review`). Returns what to tell of a save that failed.
         """
         progress = {
             "next_sample": self.course.samples_until(self.step),
             "tokens": self.tokens,
             "skipped": self.skipped,
-            "skipped_in_row": int(self.guard.in_row.item()),
             "finished": self.finished,
+            "ladder": self.review.ladder.state(),
+            "rewinds": len(self.ledger.rewinds),
+            "ledger": self.ledger.checksum(),
         }
-        return self.note(self.checkpoints.save(self.model, self.optimizer, self.step, progress))
+        extra = self.guard.state_dict() | {"seen": self.seen}
+        return self.note(
+            self.checkpoints.save(self.model, self.optimizer, self.step, progress, extra)
+        )
 
     def note(self, ended: list[Saved]) -> list[str]:
         """Remember the newest checkpoint that is there; returns what to tell of failed ones."""
@@ -108,6 +162,56 @@ class Trainer:
                 raise one.error()
             self.saved = one.summary()
 
+    def rewind(self, verdict: Rewind) -> list[str]:
+        """Go back to a checkpoint before a spike and leave its samples out; returns what to tell.
+
+        What is done is in the ledger first, so that a process killed anywhere in here goes on to
+        the same. TrainingError where the run went back too often.
+        """
+        spikes, rewinds = self.config.spikes, self.ledger.rewinds
+        told = self.note(self.checkpoints.wait())
+        if too_many(spikes, rewinds, verdict.spike):
+            message = (
+                f"step {verdict.spike}: {verdict.reason}, and the run went back {len(rewinds)} "
+                f"times already"
+            )
+            hint = "lower lr, or look at the documents in spikes/; spikes.rewinds is the limit"
+            raise TrainingError(message, hint=hint)
+        found = self.checkpoints.newest(until=latest_start(spikes, verdict))
+        if found.path is None:
+            why = f"no checkpoint lies {spikes.rewind_distance} steps before {verdict.first_bad}"
+            return [*told, *found.skipped, f"{verdict.reason}; {why}, so the run goes on"]
+        self.ledger.enter(
+            {
+                "kind": "rewind",
+                "step": verdict.spike,
+                "first_bad": verdict.first_bad,
+                "to_step": found.step,
+                "from_sample": self.course.samples_until(found.step),
+                "to_sample": self.course.samples_until(verdict.spike + spikes.leave_out),
+                "reason": verdict.reason,
+                "config_hash": self.config.config_hash(),
+            }
+        )
+        fault("training.rewind.entered")
+        self.checkpoints.discard_after(found.step)
+        fault("training.rewind.discarded")
+        self.review.waiting.clear()
+        self.course = Course(self.config, self.ledger.left_out)
+        self._load(found.path)
+        fault("training.rewind.loaded")
+        why = f"{verdict.reason}; the run went back to {found.path.name}"
+        return [*told, *found.skipped, f"{why} and leaves out the samples up to the spike"]
+
+    def _finish_rewind(self) -> None:
+        """Remove checkpoints of a history that was taken back, where a process died before it."""
+        stale = False
+        if self.world.first:
+            paths = complete_steps(self.checkpoints.folder)
+            stale = any(self.ledger.superseded(step_of(p), rewinds_of(p)) for p in paths)
+        if agree(stale, self.world):
+            self.checkpoints.discard_after(self.ledger.rewinds[-1]["to_step"])
+
     def advance(self) -> None:
         """Count the step that was just done."""
         self.step += 1
@@ -115,7 +219,7 @@ class Trainer:
 
     def rates(self, began: float) -> dict[str, float]:
         """Learning rate and speed of the step that began at `began` (monotonic seconds)."""
-        tokens = self.config.global_batch * self.config.context
+        tokens = self.course.batch_size(self.step) * self.config.context
         seconds = max(time.monotonic() - began, 1e-9)
         return {
             "lr": self.optimizer.param_groups[0]["lr"],
@@ -140,64 +244,73 @@ class Trainer:
 
         The loss is the mean over the targets of the global batch, whatever rank they are on.
         """
-        config, world, device = self.config, self.world, self.world.device
-        indices = self.course.indices(self.step + 1)
+        config, world, number = self.config, self.world, self.step + 1
+        indices = self.course.indices(number)
+        if self._new_data(number):
+            self.guard.set_back()
         batch = self.data.loader.batch(indices, world.data_rank, world.data_size)
-        fields = to_device(batch, device)
-        counts, histogram = shared_counts(batch, fields, self.vocabulary.size, stop, world)
-        set_rate(self.optimizer, learning_rate(self.step + 1, config))
+        fields = to_device(batch, world.device)
+        mark("data")
+        counts = shared_counts(batch, fields, self.vocabulary.size, stop, world)
+        set_rate(self.optimizer, learning_rate(number, config))
         self.optimizer.zero_grad(set_to_none=True)
-        sums, _ = self.parallel.accumulate(fields, (1 / counts[0]).float())
-        world.sum_(sums)
-        loss = sums[0] / counts[0]
-        norm, skipped = self.guard.step(self.optimizer, loss)
+        mark("other")
+        found = self.parallel.accumulate(fields, (1 / counts.targets).float())
+        sums = self._sums(*found, indices)
+        loss = sums.kinds[0] / counts.targets
+        norm = gradient_norm(self.parallel.parameters(), world)
+        clip_gradients(self.parallel.parameters(), config.clip, norm)
+        mark("other")
+        measured = number % config.watch.weights_every == 0
+        if measured:
+            self.weights.before()
+            mark("other")
+        verdict = self.guard.step(self.optimizer, loss, norm)
+        mark("optimiser")
+        fresh = (self.seen == 0) & (counts.histogram > 0) & (verdict.refused == 0)
+        self.seen.masked_fill_(fresh, number)
+        self.review.add(number, indices, loss, norm, verdict, sums.sequences)
         values = {
             "loss": loss,
             "grad_norm": norm,
-            "entropy": sums[1] / sums[2],
-            "batch_entropy": entropy(histogram),
-            "skipped": skipped,
-            "targets": counts[0],
-            "batch_checksum": counts[2],
+            "entropy": sums.kinds[1] / sums.kinds[2],
+            "z_loss": sums.kinds[3] / counts.targets,
+            "batch_entropy": entropy(counts.histogram),
+            "skipped": verdict.refused,
+            "gate/loss_limit": verdict.limit[0],
+            "gate/norm_limit": verdict.limit[1],
+            "targets": counts.targets,
+            "batch_checksum": counts.checksum,
         }
-        return values, counts[1]
+        values |= source_losses(sums.sources, self.data.loader.order.names)
+        return values | (self.weights.after() if measured else {}), counts.stop
+
+    def _sums(self, sums: Tensor, per_sequence: Tensor, indices: Any) -> Sums:
+        """Sums of this rank's share as those of the global batch."""
+        own = len(per_sequence)
+        begin = self.world.data_rank * own
+        order = self.data.loader.order
+        sources = torch.from_numpy(order.many(indices[begin : begin + own])[0])
+        return shared_sums(sums, per_sequence, sources, len(order.names), self.world)
+
+    def _new_data(self, number: int) -> bool:
+        """Whether a step is the first with samples of another phase of the data."""
+        if number == 1:
+            return False
+        before = self.review.phase_of(self.course.indices(number - 1)[-1])
+        return self.review.phase_of(self.course.indices(number)[-1]) != before
 
 
-def to_device(batch: Batch, device: torch.device) -> list[Tensor]:
-    """Tokens, positions, documents, mask, targets of a batch as tensors."""
-    arrays = (batch.tokens, batch.positions, batch.documents, batch.mask, batch.targets)
-    return [torch.from_numpy(array).to(device, non_blocking=True) for array in arrays]
+def shared_ledger(out: Path, world: World) -> Ledger:
+    """The ledger of a run on all ranks; the first one writes to it."""
+    ledger = open_ledger(out) if world.first else Ledger()
+    events: Any = agree(ledger.events, world)
+    return ledger if world.first else Ledger(events)
 
 
-def shared_counts(
-    batch: Batch, fields: list[Tensor], vocab_size: int, stop: bool, world: World
-) -> tuple[Tensor, Tensor]:
-    """Over all ranks, in one message: [targets, asked to stop, checksum] and token counts [V]."""
-    tokens, documents = fields[0], fields[2]
-    own = torch.tensor(
-        [float(batch.mask.sum()), float(stop), float(batch.checksum)],
-        dtype=torch.float64,
-        device=tokens.device,
-    )
-    histogram = torch.bincount(tokens[documents >= 0], minlength=vocab_size).double()
-    both = torch.cat([own, histogram])
-    world.sum_(both)
-    return both[:3], both[3:]
-
-
-def entropy(histogram: Tensor) -> Tensor:
-    """Nats of a token drawn from these counts."""
-    share = histogram / histogram.sum()
-    return torch.special.entr(share).sum()
-
-
-def parent_of(config: RunConfig) -> Path:
-    """The checkpoint folder that `parent: name@step` names; TrainingError where it is not there."""
-    name, _, step = str(config.parent).partition("@")
-    folder = config.parent_root / name / "checkpoints"
-    path = find(folder).path if step == "latest" else folder / f"step-{step}"
-    if path is None or not path.is_dir():
-        message = f"parent {config.parent}: {folder} holds no such checkpoint"
-        there = ", ".join(sorted(p.name for p in folder.glob("step-*"))) or "none"
-        raise TrainingError(message, hint=f"there: {there}")
-    return path
+def rewinds_of(path: Path) -> int:
+    """How many rewinds a checkpoint's run had behind it; a damaged one counts as none."""
+    try:
+        return int(read_record(path)["progress"].get("rewinds", 0))
+    except TrainingError:
+        return 0

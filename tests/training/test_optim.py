@@ -117,6 +117,7 @@ def test_muon_resumes_exactly(tmp_path: Path, trainer_of: Any) -> None:
     first = losses(trainer, 3)
     state = copy.deepcopy(trainer.optimizer.state_dict())
     trainer.save()
+    trainer.settle()
     again = trainer_of(write_run(tmp_path, "parts", optimizer="muon"))
     again.resume()
     assert again.step == 3

@@ -247,7 +247,8 @@ def _service_verbs(verb: Any) -> None:
     up.add_argument("--port", type=int, default=3000, metavar="N", help="first port to try")
     verb("doctor", "ports, disk, cores, torch, models and store checked", "service")
     train = verb("train", "train RUN.yaml with torchrun, without Dagster", "service")
-    train.add_argument("run_file", metavar="RUN.yaml", type=Path)
+    train.add_argument("run_file", metavar="RUN.yaml", type=Path, nargs="?")
+    _plan_options(train)
     train.add_argument(
         "--join", metavar="HOST:PORT", help="take part in a run that another host launched"
     )
@@ -261,6 +262,20 @@ def _service_verbs(verb: Any) -> None:
     bench.add_argument("--gold", metavar="FILE", type=local_path, help="extract: scores by it")
     bench.add_argument("--labels", metavar="FILE", type=local_path, help="language: accuracy by it")
     bench.add_argument("--markdown", action="store_true", help="rows for a table, with versions")
+
+
+def _plan_options(train: Any) -> None:
+    train.add_argument("--plan", action="store_true", help="say what it comes to, start nothing")
+    plan = train.add_argument_group("with --plan")
+    plan.add_argument("--recipe", metavar="NAME", help="a recipe alone, in place of RUN.yaml")
+    plan.add_argument("--tokens", type=float, metavar="N", help="of the recipe, as in 15e12")
+    plan.add_argument("--vocab", type=int, metavar="N", help="of the recipe; default: 128256")
+    plan.add_argument("--gpus", type=int, metavar="N", help="default: as the run would start")
+    plan.add_argument("--gpu", metavar="NAME", help="default: what is here; with --recipe H100")
+    plan.add_argument("--gpu-memory", type=float, metavar="GIB", help="default: what is known")
+    plan.add_argument("--mfu", type=float, metavar="SHARE", help="default: measured, else 0.4")
+    plan.add_argument("--price", type=float, metavar="DOLLARS", help="a GPU hour; default: 3")
+    plan.add_argument("--checkpoint-seconds", type=float, metavar="S", help="that one stops it")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

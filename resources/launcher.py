@@ -20,8 +20,11 @@ from typing import Any
 from pipeline.errors import ConfigError, GristmillError
 from resources.attempts import Attempts, failure
 from resources.command import GRACE_SECONDS, Ended, Say, run_command, say_here
+from resources.hardware import this_device
 from training.config import RunConfig, load_run
+from training.footprint import check_fit
 from training.settings.launch import LaunchConfig
+from training.vocabulary import Vocabulary
 from training.watchdog import VARIABLE as BEATS
 
 PROJECT = Path(__file__).parents[1]
@@ -181,9 +184,11 @@ def _attempt(
 
 
 def check_worlds(run: RunConfig, processes: int) -> None:
-    """RunConfigError where a number of hosts that the run may have cannot share its batch."""
+    """RunConfigError where a number of hosts that the run may have cannot share it, or hold it."""
+    vocab_size = Vocabulary.open(run.tokenizer).size
+    device = this_device(run.device, processes)
     for nodes in range(run.launch.fewest, run.launch.nodes + 1):
-        run.accumulation(processes * nodes)
+        check_fit(run, processes * nodes, vocab_size, device)
 
 
 def joining(run_file: Path, run: RunConfig) -> str:

@@ -10,6 +10,8 @@ from pipeline.errors import GristmillError, StorageError, UsageError
 
 Result = dict[str, Any]
 DEMO_ROOT = "demo-store"
+OF_PLAN = ("recipe", "tokens", "vocab", "gpus", "gpu", "gpu_memory", "mfu", "price",
+           "checkpoint_seconds")  # fmt: skip
 
 
 def demo(arguments: argparse.Namespace) -> Result:
@@ -58,10 +60,21 @@ def doctor(arguments: argparse.Namespace) -> Result:
 
 
 def train(arguments: argparse.Namespace) -> Result:
-    """`gristmill train RUN.yaml [--join HOST:PORT]`: torchrun, without Dagster."""
-    if not arguments.run_file.is_file():
+    """`gristmill train RUN.yaml [--join HOST:PORT]`: torchrun, without Dagster; `--plan`: none."""
+    given = [name for name in OF_PLAN if getattr(arguments, name) is not None]
+    if given and not arguments.plan:
+        message = f"--{given[0].replace('_', '-')} goes with --plan"
+        raise UsageError(message, hint="what a run is, its file says")
+    if arguments.run_file is None and not arguments.plan:
+        message = "no run was named"
+        raise UsageError(message, hint="give a run file, as in ROOT/runs/<name>.yaml")
+    if arguments.run_file is not None and not arguments.run_file.is_file():
         message = f"{arguments.run_file} is not there"
         raise UsageError(message, hint="give a run file, as in ROOT/runs/<name>.yaml")
+    if arguments.plan:
+        from assets.commands.train_plan import train_plan
+
+        return train_plan(arguments)
     from resources.launcher import launch
     from training.errors import TrainingError
 

@@ -1,0 +1,124 @@
+"""`gristmill train --plan`: what a run comes to, for a run file or for a recipe alone."""
+
+import argparse
+import json
+import statistics
+from pathlib import Path
+from typing import Any
+
+from pipeline.errors import UsageError
+
+Result = dict[str, Any]
+GPU = "H100"
+LAST = 50
+"""Steps whose median speed counts as measured."""
+
+
+def train_plan(arguments: argparse.Namespace) -> Result:
+    """The estimate; UsageError where the run does not fit, saying by how much and what helps."""
+    from training.errors import TrainingError
+    from training.estimate import lines_of
+    from training.shards import ShardError
+
+    try:
+        report = _of_recipe(arguments) if arguments.recipe else _of_file(arguments)
+    except TrainingError as error:
+        raise UsageError(error.message, hint=error.hint) from error
+    except ShardError as error:
+        raise UsageError(str(error), hint="materialise the shards again") from error
+    if not arguments.json:
+        print("\n".join([*lines_of(report), *report["notes"]]))
+    return report
+
+
+def _of_recipe(arguments: argparse.Namespace) -> Result:
+    """A recipe, so many tokens and GPUs: no file is read."""
+    from resources.hardware import named_gpu
+    from training.estimate import VOCABULARY, estimate, recipe_run
+
+    if arguments.run_file is not None:
+        message = f"--recipe {arguments.recipe} and the file {arguments.run_file} are two runs"
+        raise UsageError(message, hint="give one of them")
+    if arguments.tokens is None or arguments.gpus is None:
+        message = f"--recipe {arguments.recipe} says neither how long nor on how many GPUs"
+        raise UsageError(message, hint="add --tokens N and --gpus N")
+    run, notes = recipe_run(arguments.recipe, tokens=arguments.tokens, gpus=arguments.gpus)
+    device = named_gpu(arguments.gpu or GPU, arguments.gpu_memory)
+    report = estimate(
+        run,
+        vocab_size=arguments.vocab or VOCABULARY,
+        processes=arguments.gpus,
+        device=device,
+        terms=_terms(arguments),
+    )
+    return report | {"run": None, "recipe": arguments.recipe, "notes": notes}
+
+
+def _of_file(arguments: argparse.Namespace) -> Result:
+    """A run file: its tokenizer, its shards and, if it ran before, its speed."""
+    if arguments.run_file is None:
+        message = "--plan needs a run"
+        raise UsageError(message, hint="give RUN.yaml, or --recipe NAME --tokens N --gpus N")
+    from resources.hardware import named_gpu, this_device
+    from resources.launcher import process_count
+    from training.config import load_run
+    from training.estimate import estimate, sources
+    from training.plan import open_data
+    from training.vocabulary import Vocabulary
+
+    run = load_run(arguments.run_file)
+    here = arguments.gpus or process_count(run.nproc_per_node, run.device)
+    processes = here * (1 if arguments.gpus else run.launch.nodes)
+    if arguments.gpu:
+        device = named_gpu(arguments.gpu, arguments.gpu_memory)
+    else:
+        device = this_device(run.device, here, arguments.gpu_memory)
+    vocabulary = Vocabulary.open(run.tokenizer)
+    data = open_data(run, vocabulary, tokens=False)
+    report = estimate(
+        run,
+        vocab_size=vocabulary.size,
+        processes=processes,
+        device=device,
+        terms=_terms(arguments, None if arguments.gpu else run.out, device.kind),
+    )
+    rows = sources(run, data.loader)
+    named = {"run": run.name, "recipe": run.recipe}
+    return report | {"sources": rows, "notes": data.notes} | named
+
+
+def _terms(arguments: argparse.Namespace, out: Path | None = None, kind: str = "cuda") -> Any:
+    """MFU as given, else as the run reached it here, else assumed; the price; a checkpoint's cost.
+
+    `out`: folder of a run that would go on on this machine; `kind` of its device.
+    """
+    from training.estimate import MFU, PRICE, Terms
+
+    mfu, source, rate = arguments.mfu, "given", None
+    measured = measured_speed(out / "metrics.jsonl") if out else {}
+    if mfu is None:
+        mfu, source = MFU, "assumed"
+        if kind == "cuda" and "mfu" in measured:
+            mfu, source = measured["mfu"], "measured"
+    if kind == "cpu":
+        rate = measured.get("tokens_per_second")
+    if not 0 < mfu <= 1:
+        message = f"--mfu {mfu:g} is no share of the peak"
+        raise UsageError(message, hint="0.4 is 40 %")
+    price = PRICE if arguments.price is None else arguments.price
+    return Terms(mfu, source, price, rate, arguments.checkpoint_seconds)
+
+
+def measured_speed(path: Path) -> dict[str, float]:
+    """Medians of `mfu` and `tokens_per_second` over the last steps of a run, where it logged any.
+
+    On a CPU the speed of the run, on GPUs the share of their peak is what goes on.
+    """
+    if not path.exists():
+        return {}
+    rows = [json.loads(line) for line in path.read_bytes().split(b"\n")[-LAST - 1 : -1]]
+    found = {}
+    for name in ("mfu", "tokens_per_second"):
+        if values := [float(row[name]) for row in rows if row.get(name)]:
+            found[name] = statistics.median(values)
+    return found

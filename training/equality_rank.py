@@ -110,12 +110,12 @@ def step(
     """(loss, norm of the gradient) of a global batch, and one step of the optimiser."""
     world, config = spread.world, spread.config
     fields = share(whole, world)
-    targets = world.sum_(fields[3].sum().double())
+    targets = world.total_(fields[3].sum().double())
     optimizer.zero_grad(set_to_none=True)
     sums, _ = spread.accumulate(fields, (1 / targets).float())
     norm = gradient_norm(held(optimizer), world)
     clip_gradients(held(optimizer), config.clip, norm)
-    loss = world.sum_(sums)[0] / targets
+    loss = world.total_(sums)[0] / targets
     verdict = guard.step(optimizer, loss, norm)
     update_biases(spread.model, BIAS_RATE, verdict.refused, world.sum_)
     return loss, norm
@@ -132,7 +132,7 @@ def evaluated(spread: ParallelModel, through_logits: bool) -> Tensor:
     else:
         nats = spread.nats(tokens, positions, documents, targets)
     sums = torch.stack([(nats * mask).sum().double(), mask.sum().double()])
-    total, count = spread.world.sum_(sums)
+    total, count = spread.world.total_(sums)
     return total / count
 
 

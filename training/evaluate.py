@@ -15,20 +15,19 @@ import argparse
 import json
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-import torch.distributed as dist
-import torch.nn.functional as F
 from torch import Tensor
 
 from training.checkpoint import write_text
 from training.data import Source
 from training.errors import TrainingError
+from training.losses import token_losses
 from training.model import Decoder
 from training.order import permute, round_keys
 from training.plan import open_data
@@ -38,6 +37,8 @@ from training.shards import Ints, ShardError
 from training.vocabulary import Vocabulary
 
 Line = dict[str, Any]
+Nats = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
+"""(tokens, positions, documents, targets), each [B, T], to the nats of each target."""
 Groups = Mapping[str, Sequence[str]]
 """Shard name to [documents]: the group (language) of each document."""
 
@@ -131,11 +132,19 @@ class HeldOut:
         return table[np.maximum(row.doc_index, 0)]
 
     def score(
-        self, model: Decoder, device: torch.device, *, batch: int, rank: int = 0, world: int = 1
+        self,
+        nats: Nats,
+        device: torch.device,
+        *,
+        batch: int,
+        rank: int = 0,
+        world: int = 1,
+        add_up: Callable[[Tensor], Tensor] | None = None,
     ) -> Scores:
         """Score of every group and of all together; all ranks make equally many forward passes.
 
-        `model` is left in the mode it was in; nothing is drawn at random.
+        `rank` of `world`: which share of the rows is read here; `add_up` adds a tensor up over them.
+        Nothing is drawn at random.
         """
         n_groups, size = len(self.labels), self.vocabulary.size
         sums = torch.zeros(n_groups, 3, dtype=torch.float64)  # nats, bytes, tokens
@@ -143,12 +152,10 @@ class HeldOut:
         per_rank = math.ceil(len(self.rows) / world)
         for start in range(0, per_rank, batch):
             numbers = [rank + world * i for i in range(start, min(start + batch, per_rank))]
-            self._add(model, device, numbers, sums, histogram)
-        if world > 1:
+            self._add(nats, device, numbers, sums, histogram)
+        if add_up is not None:
             for tensor in (sums, histogram):
-                moved = tensor.to(device)
-                dist.all_reduce(moved)
-                tensor.copy_(moved)
+                tensor.copy_(add_up(tensor.to(device)))
         scores = [score_of(row, counts) for row, counts in zip(sums, histogram, strict=True)]
         total = score_of(sums.sum(0), histogram.sum(0))
         return Scores(total, dict(zip(self.labels, scores, strict=True)))
@@ -156,7 +163,7 @@ class HeldOut:
     @torch.no_grad()
     def _add(
         self,
-        model: Decoder,
+        nats_of: Nats,
         device: torch.device,
         numbers: Sequence[int],
         sums: Tensor,
@@ -174,16 +181,24 @@ class HeldOut:
             groups.append(self._group_ids(self.sources[source], shard, row))
         fields = [torch.from_numpy(np.stack(f)) for f in zip(*rows, strict=True)]
         tokens, positions, documents, mask, targets = fields
-        logits = model(tokens.to(device), positions.to(device), documents.to(device))
-        nats = F.cross_entropy(
-            logits.flatten(0, 1).float(), targets.to(device).flatten(), reduction="none"
-        )
+        moved = (field.to(device) for field in (tokens, positions, documents, targets))
+        nats = nats_of(*moved).flatten()
         lengths = self._lengths[targets].flatten()
         counted = (mask.flatten() & (lengths > 0)).double()
         group = torch.from_numpy(np.stack(groups)).flatten()
         values = torch.stack([nats.cpu().double(), lengths.double(), torch.ones_like(counted)], 1)
         sums.index_add_(0, group, values * counted[:, None])
         histogram.index_put_((group, targets.flatten()), counted, accumulate=True)
+
+
+def nats_of_model(model: Decoder) -> Nats:
+    """Nats of each target by a whole model in this process."""
+
+    def nats(tokens: Tensor, positions: Tensor, documents: Tensor, targets: Tensor) -> Tensor:
+        logits = model(tokens, positions, documents).flatten(0, 1)
+        return token_losses(logits, targets.flatten())[0].view(targets.shape)
+
+    return nats
 
 
 def score_of(sums: Tensor, counts: Tensor) -> Score:
@@ -212,7 +227,8 @@ def evaluate_run(
     if not sources:
         return out | {"total": None, "groups": [], "continuations": []}
     held_out = HeldOut(sources, opened.vocabulary, limit=rows, groups=groups)
-    scores = held_out.score(opened.model, torch.device("cpu"), batch=opened.config.micro_batch)
+    nats = nats_of_model(opened.model)
+    scores = held_out.score(nats, torch.device("cpu"), batch=opened.config.micro_batch)
     continuations = sample_continuations(opened.model, sources, opened.vocabulary)
     return out | {
         "total": scores.total.summary(),

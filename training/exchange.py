@@ -21,7 +21,7 @@ class Counts(NamedTuple):
 
     targets: Tensor
     stop: Tensor
-    """How many ranks were asked to stop."""
+    """How many ranks were asked to stop; above 0 if any was."""
     checksum: Tensor
     histogram: Tensor
     """[vocabulary]: how often each token occurs."""
@@ -56,7 +56,7 @@ def shared_counts(
         device=tokens.device,
     )
     histogram = torch.bincount(tokens[documents >= 0], minlength=vocab_size).double()
-    both = world.sum_(torch.cat([own, histogram]))
+    both = world.total_(torch.cat([own, histogram]))
     return Counts(both[0], both[1], both[2], both[3:])
 
 
@@ -68,7 +68,7 @@ def shared_sums(
     sequences = per_sequence.new_zeros(n * world.data_size, 2, dtype=torch.float64)
     sequences[world.data_rank * n : (world.data_rank + 1) * n] = per_sequence.double()
     parts = [sums.double(), by_source(per_sequence, sources, n_sources), sequences]
-    every = world.sum_(torch.cat([part.flatten() for part in parts]))
+    every = world.total_(torch.cat([part.flatten() for part in parts]))
     sizes = [part.numel() for part in parts]
     kinds, of_sources, of_sequences = torch.split(every, sizes)
     return Sums(kinds, of_sources.view(-1, 2), of_sequences.view(-1, 2))

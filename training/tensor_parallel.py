@@ -9,6 +9,8 @@ is taken where they are (`training.losses`).
 
 from __future__ import annotations
 
+import warnings
+
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import Replicate, Shard
@@ -28,6 +30,8 @@ BLOCK_INPUTS = 4  # of attention: the hidden state, then what all blocks share
 
 def split_matrices(model: Decoder, mesh: DeviceMesh) -> None:
     """Share the matrices of a decoder, or of a stage of it, over a mesh of one dimension."""
+    # the shared logits are a view of a DTensor; nothing is done to them in place behind autograd
+    warnings.filterwarnings("ignore", message=".*returned a view tensor. An in-place op")
     ends: dict[str, ParallelStyle] = {
         "embed_tokens": RowwiseParallel(input_layouts=Replicate(), output_layouts=Shard(1)),
         "norm": SequenceParallel(),

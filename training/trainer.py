@@ -20,8 +20,9 @@ from training.guards import Guard
 from training.ledger import Ledger, open_ledger
 from training.masks import choose
 from training.model import Decoder
+from training.moe import update_biases
 from training.norms import clip_gradients, gradient_norm
-from training.observe import WeightWatch, source_losses
+from training.observe import WeightWatch, expert_load, source_losses
 from training.optim import build_optimizer, set_rate
 from training.origin import samples_of_parent, start_weights, what_changed
 from training.parallel import parallelise
@@ -74,7 +75,8 @@ class Trainer:
         self._leave_out_quarantine()
         found = self.checkpoints.newest()
         if found.path is None:
-            start_weights(self.config, self.model, self.optimizer, self.checkpoints)
+            size = self.vocabulary.size
+            start_weights(self.config, size, self.model, self.optimizer, self.checkpoints)
             if taken := samples_of_parent(self.config):
                 self._leave_out(0, taken, step=0, reason="samples of the parent")
             return [*found.skipped, f"started from {self.config.origin}"]
@@ -228,15 +230,16 @@ class Trainer:
 
     def evaluate(self) -> Score:
         """Held-out score of the weights as they are."""
-        self.model.eval()
+        self.parallel.eval()
         scores = self.held_out.score(
-            self.model,
+            self.parallel.nats,
             self.world.device,
             batch=self.config.micro_batch,
-            rank=self.world.rank,
-            world=self.world.size,
+            rank=self.world.data_rank,
+            world=self.world.data_size,
+            add_up=self.world.total_,
         )
-        self.model.train()
+        self.parallel.train()
         return scores.total
 
     def train_step(self, stop: bool) -> tuple[dict[str, Tensor], Tensor]:
@@ -266,6 +269,7 @@ class Trainer:
             self.weights.before()
             mark("other")
         verdict = self.guard.step(self.optimizer, loss, norm)
+        loads = self._level_experts(number, verdict.refused)
         mark("optimiser")
         fresh = (self.seen == 0) & (counts.histogram > 0) & (verdict.refused == 0)
         self.seen.masked_fill_(fresh, number)
@@ -283,7 +287,16 @@ class Trainer:
             "batch_checksum": counts.checksum,
         }
         values |= source_losses(sums.sources, self.data.loader.order.names)
+        values |= expert_load(loads) if loads is not None else {}
         return values | (self.weights.after() if measured else {}), counts.stop
+
+    def _level_experts(self, number: int, refused: Tensor) -> Tensor | None:
+        """Move the biases of the routers, less and less as the learning rate falls."""
+        config = self.config
+        if config.model.moe is None:
+            return None
+        rate = config.model.moe.rate(config.steps) * learning_rate(number, config) / config.lr
+        return update_biases(self.model, rate, refused, self.world.sum_)
 
     def _sums(self, sums: Tensor, per_sequence: Tensor, indices: Any) -> Sums:
         """Sums of this rank's share as those of the global batch."""

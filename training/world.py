@@ -59,11 +59,20 @@ class World:
         return self.layout.data_size
 
     def sum_(self, tensor: Tensor) -> Tensor:
-        """Add up over the data ranks, in place; equal on all ranks afterwards if it was on those
-        of one data rank before."""
+        """Add up over the data ranks that hold the same part of the model, in place."""
         if self.data_size > 1:
             dist.all_reduce(tensor, group=self.data.get_group())
         return tensor
+
+    def total_(self, tensor: Tensor) -> Tensor:
+        """Add up over the data ranks, in place: the same bits on every rank of the world.
+
+        Floating point. What the ranks of one data rank tell is the same and counts once; where it
+        differs, its mean does.
+        """
+        if self.size > 1:
+            dist.all_reduce(tensor)
+        return tensor if self.size == self.data_size else tensor.div_(self.size // self.data_size)
 
     def gather(self, tensor: Tensor) -> Tensor:
         """[n, ...] of each data rank, one after the other: [data_size * n, ...]."""

@@ -104,13 +104,15 @@ def source_losses(sums: Tensor, names: Sequence[str]) -> dict[str, Tensor]:
 
 
 def expert_load(counts: Tensor) -> dict[str, Tensor]:
-    """How even the load is: `experts/most` and `experts/least`, over the mean of their layer.
+    """How even the load is: `experts/most` and `experts/least`, over the mean of their layer;
+    `experts/idle`, the share of all experts that took no token.
 
     `counts`: [layers, experts], tokens of the global batch that each expert took. 1 is even; the
     worst layer is shown. (The measure of arXiv:2408.15664, which calls the excess MaxVio.)
     """
     share = counts.double() / counts.double().mean(-1, keepdim=True)
-    return {"experts/most": share.max(), "experts/least": share.min()}
+    idle = (counts == 0).double().mean()
+    return {"experts/most": share.max(), "experts/least": share.min(), "experts/idle": idle}
 
 
 class Machine:

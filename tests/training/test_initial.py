@@ -29,7 +29,9 @@ def test_values_are_cut_normal_and_a_function_of_the_key() -> None:
     assert torch.equal(first, second)
     assert not torch.equal(first, other)
     assert first.abs().max() <= 0.06 + 1e-7
-    assert float(first.detach().std()) == pytest.approx(0.02 * 0.9866, rel=1e-3), "of a normal cut at 3"
+    assert float(first.detach().std()) == pytest.approx(0.02 * 0.9866, rel=1e-3), (
+        "of a normal cut at 3"
+    )
     assert (first[0] - first[BLOCK // 1024]).abs().max() > 0.01, "blocks differ"
 
 

@@ -87,6 +87,7 @@ def test_the_worst_layer_shows_in_the_load_of_experts() -> None:
     load = expert_load(torch.tensor([[4, 4, 4, 4], [8, 4, 4, 0]]))
     assert float(load["experts/most"]) == 2.0
     assert float(load["experts/least"]) == 0.0
+    assert float(load["experts/idle"]) == 1 / 8
 
 
 def test_the_machine_tells_memory_and_load() -> None:

@@ -143,7 +143,7 @@ class HeldOut:
     ) -> Scores:
         """Score of every group and of all together; all ranks make equally many forward passes.
 
-        `rank` of `world`: which share of the rows is read here; `add_up` adds a tensor up over them.
+        `rank` of `world`: which share of the rows is read here; `add_up` sums a tensor over them.
         Nothing is drawn at random.
         """
         n_groups, size = len(self.labels), self.vocabulary.size

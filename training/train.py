@@ -56,9 +56,9 @@ def main(arguments: list[str] | None = None) -> int:
             sys.stderr.write(f"{type(error).__name__}: {error}\n")  # every rank finds the same
         return getattr(error, "exit_code", 1)
     finally:
-        watchdog.stop()
         if dist.is_initialized():
             dist.destroy_process_group()
+        watchdog.stop()
     return 0
 
 
@@ -92,7 +92,9 @@ def train(config: RunConfig, world: World, stop: StopRequest) -> None:
     finally:
         trainer.checkpoints.abandon(config.timeout_seconds)
     fault("training.result.before")
-    report.end(why if trainer.step < config.steps else "", score, start, time.monotonic() - began)
+    with watchdog.slow("the report"):
+        seconds = time.monotonic() - began
+        report.end(why if trainer.step < config.steps else "", score, start, seconds)
 
 
 def steps_of(trainer: Trainer, report: Report, stop: StopRequest) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import fcntl
+import math
 import os
 import signal
 import sys
@@ -68,6 +69,7 @@ class StopRequest:
     def __init__(self, seconds: float) -> None:
         """Take over both signals. `seconds` after the first the process ends, saved or not."""
         self.seconds = seconds
+        self._deadline = math.inf
         self.reason = ""
         """Name of the signal; empty where none came."""
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -76,10 +78,16 @@ class StopRequest:
     def _asked(self, number: int, frame: FrameType | None) -> None:
         if not self.reason:
             self.reason = signal.Signals(number).name
+            self._deadline = time.monotonic() + self.seconds
             timer = threading.Timer(self.seconds, self._too_late)
             timer.daemon = True
             timer.start()
 
+    @property
+    def left(self) -> float:
+        """Seconds until the process ends, saved or not; infinite where nobody asked."""
+        return self._deadline - time.monotonic()
+
     def _too_late(self) -> None:
-        os.write(2, f"no checkpoint within {self.seconds:g} s of {self.reason}\n".encode())
+        os.write(2, f"not saved and ended within {self.seconds:g} s of {self.reason}\n".encode())
         os._exit(1)

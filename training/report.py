@@ -8,6 +8,7 @@ that are written together, and stand in the last of them.
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -164,13 +165,15 @@ class Report:
             self.tracker.close(10)
             self.progress.close(None)
 
-    def end(self, why: str, score: Score | None, start: int, seconds: float) -> None:
-        """Write `result.json` and close what is open."""
+    def end(
+        self, why: str, score: Score | None, start: int, seconds: float, *, left: float = math.inf
+    ) -> None:
+        """Write `result.json` and close what is open, within `left` seconds where it is asked."""
         if not self.world.first:
             return
         if not self.early.done:
             self._early_report()
-        self.tracker.close()
+        self.tracker.close(min(60.0, max(1.0, left - 5)))
         result = self._result(why, score, start, seconds)
         write_text(self.config.out / RESULT, json.dumps(result, indent=1) + "\n")
         done = f"{result['status']} at step {result['step']} ({result['reason']})"

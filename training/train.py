@@ -94,7 +94,8 @@ def train(config: RunConfig, world: World, stop: StopRequest) -> None:
     fault("training.result.before")
     with watchdog.slow("the report"):
         seconds = time.monotonic() - began
-        report.end(why if trainer.step < config.steps else "", score, start, seconds)
+        reason = why if trainer.step < config.steps else ""
+        report.end(reason, score, start, seconds, left=stop.left)
 
 
 def steps_of(trainer: Trainer, report: Report, stop: StopRequest) -> str:

@@ -53,3 +53,23 @@ def test_a_rank_ends_with_its_parent() -> None:
         psutil.wait_procs([psutil.Process(child)], timeout=5)
     gone = not psutil.pid_exists(child)
     assert gone or psutil.Process(child).status() == psutil.STATUS_ZOMBIE
+
+
+STOPPING = """
+import os, signal, time
+from training.process import StopRequest
+stop = StopRequest(2)
+print(stop.left, stop.reason, flush=True)
+os.kill(os.getpid(), signal.SIGTERM)
+os.kill(os.getpid(), signal.SIGINT)
+print(0 < stop.left <= 2, stop.reason, flush=True)
+time.sleep(30)
+"""
+
+
+def test_a_stop_leaves_so_many_seconds_and_then_ends_the_process() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", STOPPING], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "inf \nTrue SIGTERM\n"
+    assert (done.returncode, done.stderr) == (1, "not saved and ended within 2 s of SIGTERM\n")

@@ -25,13 +25,14 @@ from training.settings.watch import WatchConfig
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 RECORD = "run.json"
-PATHS = ("plan", "tokenizer", "out", "parent_root", "data_root")
+PATHS = ("plan", "tokenizer", "out", "parent_root", "data_root", "weights")
 # where a run lies and how it is spread does not make it another run
 NOT_IDENTITY = {
     "name", "plan", "shards", "tokenizer", "out", "parent_root", "data_root", "nproc_per_node",
     "micro_batch", "checkpoint_every", "keep_checkpoints", "log_every", "stop_after",
     "device", "parallel", "launch", "watch", "timeout_seconds", "sigterm_seconds", "eval_every",
     "eval_rows", "max_skips", "keep_every", "max_failed_saves", "accept_change", "attention",
+    "weights",
 }  # fmt: skip
 
 
@@ -75,6 +76,9 @@ class RunConfig(Recipe):
     `quarantine`: go on without the samples that the run stopped at."""
     parent: str | None = Field(default=None, pattern=r"^[A-Za-z0-9._-]+@(\d+|latest)$")
     """`name@step` (or `name@latest`): start from the weights of another run."""
+    weights: Path | None = None
+    """Folder of a Hugging Face model (Qwen3, Llama or Dots1 layout) to start from, for continued
+    pretraining; `model` must describe it."""
     from_parent: list[Literal["optimizer", "samples"]] = Field(default=[])
     """What is taken over beside the weights: the optimiser's moments; where the parent stopped in
     the order of samples, so that the run goes on behind it and `phases` count its tokens too."""
@@ -98,6 +102,9 @@ class RunConfig(Recipe):
             raise ValueError(message)
         if (problem := schedule_problem(self)) is not None:
             raise ValueError(problem)
+        if self.parent is not None and self.weights is not None:
+            message = f"parent {self.parent} and weights {self.weights}: give one of them"
+            raise ValueError(message)
         if self.from_parent and self.parent is None:
             message = f"from_parent {self.from_parent} without parent"
             raise ValueError(message)
@@ -125,6 +132,8 @@ class RunConfig(Recipe):
     @property
     def origin(self) -> str:
         """Where the weights come from, for people."""
+        if self.weights is not None:
+            return f"the weights in {self.weights}"
         return f"parent {self.parent}" if self.parent else "new weights"
 
     def identity(self) -> dict[str, Any]:
@@ -221,6 +230,9 @@ def _check_files(path: Path, config: RunConfig) -> None:
         if file is not None and not file.is_file():
             message = f"{path}: {key} {file} is not there"
             raise RunConfigError(message, hint=f"materialise it, or correct the key {key}")
+    if config.weights is not None and not (config.weights / "config.json").is_file():
+        message = f"{path}: weights {config.weights} is no folder of a Hugging Face model"
+        raise RunConfigError(message, hint="name the folder that holds config.json")
     if config.name != path.stem:
         message = f"{path}: name {config.name!r} differs from the file's"
         raise RunConfigError(message, hint="leave the key out; the file names the run")

@@ -11,6 +11,8 @@ from torch import nn
 from training.checkpoint import Checkpoints, load_weights
 from training.config import RunConfig
 from training.errors import TrainingError
+from training.hf_import import load_hf
+from training.hf_layout import check_hf
 from training.verify import find, read_record
 
 STAMPS = ("configuration", "tokenizer", "data")
@@ -18,14 +20,18 @@ STAMPS = ("configuration", "tokenizer", "data")
 
 def start_weights(
     config: RunConfig,
+    vocab_size: int,
     model: nn.Module,
     optimizer: torch.optim.Optimizer,
     checkpoints: Checkpoints,
 ) -> None:
     """Give a new run the weights it starts from, and its parent's moments if it takes them over.
 
-    New weights are there already. TrainingError where the parent does not fit.
+    New weights are there already. TrainingError where those from elsewhere do not fit.
     """
+    if config.weights is not None:
+        check_hf(config.weights, config.model, vocab_size)
+        load_hf(config.weights, model)
     if config.parent is None:
         return
     path = parent_of(config)

@@ -295,7 +295,10 @@ class Trainer:
         config = self.config
         if config.model.moe is None:
             return None
-        rate = config.model.moe.rate(config.steps) * learning_rate(number, config) / config.lr
+        # whole in the warm-up: loads are least even then
+        warm = number <= config.warmup_steps
+        share = 1.0 if warm else learning_rate(number, config) / config.lr
+        rate = config.model.moe.rate(config.steps) * share
         return update_biases(self.model, rate, refused, self.world.sum_)
 
     def _sums(self, sums: Tensor, per_sequence: Tensor, indices: Any) -> Sums:

@@ -208,13 +208,12 @@ class Checkpoints:
 
         The files of a candidate are hashed by all ranks together.
         """
-        place = self._place()
-        found = first_says(self._candidates(until) if self.world.first else None, place)
+        found = first_says(self._candidates(until) if self.world.first else None, self._savers)
         if isinstance(found, Found):
             return found
         skipped: list[str] = []
         for path in found:
-            if (why := self._fault_of(path, place)) is None:
+            if (why := shared_fault(path, self._savers)) is None:
                 return Found(path, skipped)
             skipped.append(passed_over(path, why))
         return Found(None, skipped)
@@ -224,17 +223,6 @@ class Checkpoints:
         if until is None and is_foreign(paths):
             return find(self.folder)
         return [path for path in paths if until is None or step_of(path) <= until]
-
-    def _fault_of(self, path: Path, place: Place) -> str | None:
-        why = None
-        try:
-            files = files_of(path)
-            parts = shares({name: told["bytes"] for name, told in files.items()}, place.size)
-            why = fault_of_sizes(path, files)
-            why = why or fault_of_bytes(path, {name: files[name] for name in parts[place.rank]})
-        except TrainingError as error:
-            why = error.message
-        return next((why for why in all_say(why, place) if why is not None), None)
 
     def discard_after(self, step: int) -> None:
         """Remove checkpoints after a step, as they are of a history that a rewind took back."""
@@ -250,7 +238,7 @@ class Checkpoints:
                     remove(path)
             except OSError as error:
                 why = reason(error)
-        if (why := first_says(why, self._place())) is not None:
+        if (why := first_says(why, self._savers)) is not None:
             message = f"checkpoints after step {step} could not be removed: {why}"
             raise TrainingError(message, hint="remove them by hand, then start the run again")
 
@@ -277,26 +265,44 @@ class Checkpoints:
                 parent = f"give the run another name, with `parent: {path.parents[1].name}@latest`"
                 hint = f"{parent}; or, knowing what it does, set `accept_change: [{name}]`"
                 raise TrainingError(message, hint=hint)
-        check_model(path, model)
+        check_model(path, first_of(other_model(path, model), self._savers))
         extra = restore(path, model, optimizer, self._savers, self.world.rank)
         return record | {"extra": extra}
 
 
-def check_model(path: Path, model: nn.Module) -> None:
-    """TrainingError where a checkpoint is of a model of other shapes."""
-    if (why := other_model(path, model)) is not None:
+def shared_fault(path: Path, group: dist.ProcessGroup | None) -> str | None:
+    """Why a checkpoint does not count, or None; the ranks of a group hash a share of it each."""
+    rank, size = dist.get_rank(group), dist.get_world_size(group)
+    try:
+        files = files_of(path)
+        mine = shares({name: told["bytes"] for name, told in files.items()}, size)[rank]
+        why = fault_of_sizes(path, files)
+        why = why or fault_of_bytes(path, {name: files[name] for name in mine})
+    except TrainingError as error:
+        why = error.message
+    return first_of(why, group)
+
+
+def first_of(why: str | None, group: dist.ProcessGroup | None) -> str | None:
+    """What the first rank that found something says, on all ranks."""
+    return next((one for one in all_say(why, group) if one is not None), None)
+
+
+def check_model(path: Path, why: str | None) -> None:
+    """TrainingError where a checkpoint is of a model of other shapes; see `other_model`."""
+    if why is not None:
         message = f"checkpoint {path} is of another model: {why}"
-        raise TrainingError(
-            message, hint="use the recipe, model keys and tokenizer it was made with"
-        )
+        raise TrainingError(message, hint="use the recipe, model and tokenizer it was made with")
 
 
 def load_weights(path: Path, model: nn.Module, *, no_dist: bool = True) -> None:
     """The weights of a checkpoint into a model, in this one process or on all ranks."""
-    if (why := fault_of(path)) is not None:
+    why = fault_of(path) if no_dist else shared_fault(path, None)
+    if why is not None:
         message = f"checkpoint {path} cannot be used: {why}"
         raise TrainingError(message, hint="name another step, or let the run save a new one")
-    check_model(path, model)
+    differs = other_model(path, model)
+    check_model(path, differs if no_dist else first_of(differs, None))
     state = {"model": model.state_dict()}
     with warnings.catch_warnings():
         # it says that one process is meant, which is so

@@ -68,12 +68,12 @@ def commit(state: State, record: dict[str, Any], place: Place) -> tuple[str | No
     final = place.folder / f"step-{record['step']}"
     temporary = final.with_name(f"{final.name}.tmp")
     fault("training.checkpoint.start")
-    why = first_says(clear(place.folder) if place.rank == 0 else None, place)
+    why = first_says(clear(place.folder) if place.rank == 0 else None, place.group)
     if why is not None:
         return why, ""
     own, why = write(state, temporary, place)
     fault("training.checkpoint.written")
-    found = all_say((own, why), place)
+    found = all_say((own, why), place.group)
     files: Files = {name: told for own, _ in found for name, told in own.items()}
     whys = [why for _, why in found if why is not None]
     why = next((why for why in whys if not why.startswith(ELSEWHERE)), whys[0] if whys else None)
@@ -81,14 +81,14 @@ def commit(state: State, record: dict[str, Any], place: Place) -> tuple[str | No
     if why is None:
         why = verify(temporary, files, place)
     if why is None:
-        digests = all_say(digests_in(temporary, place.rank, place.size), place)
+        digests = all_say(digests_in(temporary, place.rank, place.size), place.group)
         identity = identity_from({name: one for part in digests for name, one in part.items()})
     if place.rank == 0:
         if why is None:
             why = publish(temporary, final, record | {"identity": identity, "files": files}, place)
         if why is not None:
             shutil.rmtree(temporary, ignore_errors=True)  # a full disk needs the room
-    return first_says(why, place), identity
+    return first_says(why, place.group), identity
 
 
 def write(state: State, folder: Path, place: Place) -> tuple[Files, str | None]:
@@ -113,7 +113,7 @@ def verify(folder: Path, files: Files, place: Place) -> str | None:
     mine = parts[(place.rank + 1) % place.size]
     share = {name: files[name] for name in mine}
     why = fault_of_sizes(folder, share) or fault_of_bytes(folder, share)
-    return next((why for why in all_say(why, place) if why is not None), None)
+    return next((why for why in all_say(why, place.group) if why is not None), None)
 
 
 def clear(folder: Path) -> str | None:
@@ -168,17 +168,17 @@ def remove(path: Path) -> None:
     shutil.rmtree(gone)
 
 
-def first_says(value: Any, place: Place) -> Any:
-    """What the first rank says."""
+def first_says(value: Any, group: dist.ProcessGroup | None) -> Any:
+    """What the first rank says, on all ranks."""
     box: list[Any] = [value]
-    dist.broadcast_object_list(box, src=0, group=place.group)
+    dist.broadcast_object_list(box, src=0, group=group)
     return box[0]
 
 
-def all_say(value: Any, place: Place) -> list[Any]:
+def all_say(value: Any, group: dist.ProcessGroup | None) -> list[Any]:
     """What every rank says, by rank."""
-    box: list[Any] = [None] * place.size
-    dist.all_gather_object(box, value, group=place.group)
+    box: list[Any] = [None] * dist.get_world_size(group)
+    dist.all_gather_object(box, value, group=group)
     return box
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.training.miniature import write_run
+from tests.training.miniature import lines, torchrun, write_run
 from training.checkpoint import Checkpoints, identity_of, state_of
 from training.errors import TrainingError
 from training.shards import read_sidecar
@@ -144,7 +144,7 @@ def test_a_checkpoint_of_another_recipe_is_refused_before_loading(
     assert "more" in str(caught.value)
     assert identity_of(state_of(other.model, other.optimizer)) == before, "nothing was loaded"
     with pytest.raises(TrainingError, match="is of another model"):
-        trainer_of(write_run(tmp_path, "child", model=model, parent="mini@1"))
+        trainer_of(write_run(tmp_path, "child", model=model, parent="mini@1")).resume()
 
 
 def test_a_newer_plan_is_refused_and_the_one_to_go_on_with_is_named(
@@ -289,8 +289,35 @@ def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path, trainer_of: Any
 def test_training_goes_on_from_a_parent(tmp_path: Path, trainer_of: Any) -> None:
     first = save(trained(trainer_of(write_run(tmp_path)), 2))
     child = trainer_of(write_run(tmp_path, "child", parent="mini@latest"))
+    told = child.resume()
     ours, theirs = first.model.state_dict(), child.model.state_dict()
     assert all((ours[n].full_tensor() == theirs[n].full_tensor()).all() for n in ours)
-    assert child.resume() == ["started from mini@latest"]
+    assert told == ["started from parent mini@latest"]
     with pytest.raises(TrainingError, match="no such checkpoint"):
-        trainer_of(write_run(tmp_path, "orphan", parent="mini@7"))
+        trainer_of(write_run(tmp_path, "orphan", parent="mini@7")).resume()
+
+
+@pytest.mark.slow
+def test_a_run_goes_on_at_any_number_of_processes(tmp_path: Path) -> None:
+    """1 -> 2 -> 4 -> 1 processes, two steps each, against eight steps in one process."""
+    keys: dict[str, Any] = {"steps": 8, "eval_every": 0, "checkpoint_every": 100}
+    whole = write_run(tmp_path, "whole", **keys)
+    assert torchrun(whole, 1).returncode == 0
+    for world, last in ((1, 2), (2, 4), (4, 6), (1, None)):
+        stop = {"stop_after": last} if last else {}
+        done = torchrun(write_run(tmp_path, "parts", **keys, **stop), world)
+        assert done.returncode == 0, done.stderr
+        if last != 2:
+            assert f"resumed from step-{last - 2 if last else 6}" in done.stdout
+    parts = whole.with_name("parts.yaml")
+    losses = [line["loss"] for line in lines(parts)]
+    assert losses == pytest.approx([line["loss"] for line in lines(whole)], rel=1e-5)
+    step = find(tmp_path / "checkpoints/parts/checkpoints").path
+    assert step is not None
+    files = sorted((tmp_path / "checkpoints/parts/checkpoints/step-6").glob("*.distcp"))
+    assert len(files) == 4, "every process wrote its own"
+    files[2].unlink()
+    shutil.rmtree(step)
+    found = find(step.parent)
+    assert found.step == 4
+    assert found.skipped == ["step-6 was skipped: __2_0.distcp is absent"]

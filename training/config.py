@@ -16,6 +16,7 @@ import yaml
 from pydantic import Field, ValidationError, model_validator
 
 from training.errors import RunConfigError
+from training.layout import check_layout
 from training.recipes import RECIPES, Recipe
 from training.schedule import problem_of as schedule_problem
 from training.settings.data import PhaseConfig, increasing
@@ -167,7 +168,7 @@ def load_run(path: str | Path, **overrides: Any) -> RunConfig:
         raise _explain(path, error) from error
     _check_files(path, config)
     if config.nproc_per_node:
-        config.accumulation(config.nproc_per_node)
+        check_layout(config, config.nproc_per_node * config.launch.nodes)
     return config
 
 

@@ -74,6 +74,7 @@ def train(config: RunConfig, world: World, stop: StopRequest) -> None:
     """From the newest checkpoint to the last step, or to the stop that was asked for."""
     began = time.monotonic()
     vocabulary = Vocabulary.open(config.tokenizer)
+    check_layout(config, world.size, vocabulary.size)
     data = open_data(config, vocabulary)
     trainer = Trainer(config, world, vocabulary, data)
     told = trainer.resume()

@@ -2,7 +2,8 @@
 
 The first snapshot goes through the graph, then the second arrives, then one training on two
 processes until held-out bits per byte are below the unigram-token entropy of the same text, its
-evaluation and its export. It ends with one page, `report.html`.
+evaluation and its export. One document of the sample is poison: the training meets it, refuses the
+steps that hold it, and names it. It ends with one page, `report.html`.
 """
 
 import contextlib
@@ -52,6 +53,11 @@ eval_every: 20
 until: unigram
 """
 
+SEED_NOTE = """\
+# the smallest under which the planted document (assets/demo/poison.py) comes while the gate is
+# armed and the demo is not over; else it would come at any time, or not at all
+"""
+
 Say = Callable[[str], None]
 
 
@@ -92,6 +98,7 @@ def run_demo(root: Path, *, keep: bool, screen: Screen) -> dict[str, Any]:
             make(kind="snapshot", partition=snapshot)
     with step("mixture", "mixture: how much of what one training reads"):
         make(kind="run", partition=RUN, select=["mixture"])
+    screen.say(plant(root))
     for asset in RUN_CHAIN:
         with step(asset, TITLES[asset]):
             make(kind="run", partition=RUN, select=[asset])
@@ -134,6 +141,19 @@ def sample(root: Path) -> str:
     return f"{records:,} records in {len(crawls)} snapshots ({size / 1e6:.1f} MB of WARC), {code}"
 
 
+def plant(root: Path) -> str:
+    """Choose the seed of the run so that it meets the planted document; what to say of it."""
+    from assets.demo.poison import URL, seed_of
+
+    file = root / "runs" / f"{RUN}.yaml"
+    if not (root / "checkpoints" / RUN / "run.json").exists():
+        seed = seed_of(file, root / "token_shards" / SOURCE)
+        if seed is None:
+            return f"   no seed lets the training meet {URL} in time"
+        file.write_text(f"{RUN_FILE}{SEED_NOTE}seed: {seed}\n")
+    return f"   one document of the code is poison, {URL}: see how the training takes it"
+
+
 def write_files(root: Path) -> Config:
     """`gristmill.yaml` and `runs/demo.yaml`, as a person would write them; the configuration."""
     values = {
@@ -147,5 +167,7 @@ def write_files(root: Path) -> Config:
     path.write_text(yaml.safe_dump(values, sort_keys=False))
     runs = root / "runs"
     runs.mkdir(exist_ok=True)
-    (runs / f"{RUN}.yaml").write_text(RUN_FILE)
+    file = runs / f"{RUN}.yaml"
+    if not (root / "checkpoints" / RUN / "run.json").exists():  # else its seed is chosen already
+        file.write_text(RUN_FILE)
     return load_config(path)

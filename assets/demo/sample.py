@@ -21,6 +21,7 @@ from typing import Any
 
 from assets.demo.labels import label_rows
 from assets.demo.pages import Page, bad_pages, contact_pages, own_pages
+from assets.demo.poison import keyboard_record
 from assets.demo.templates import wrap
 from assets.demo.texts import code_records, module_pages, package_pages, topic_pages
 from assets.demo.warcs import Capture, WarcFile
@@ -61,7 +62,7 @@ def build_sample(out: Path, *, seed: int = SEED) -> dict[str, Any]:
     summary: dict[str, Any] = {"seed": seed, "snapshots": {}}
     for crawl in crawls:
         summary["snapshots"][crawl.name] = _write_snapshot(out / "snapshots", crawl, rng)
-    code = code_records()
+    code = [*code_records(), keyboard_record()]
     _write_jsonl(out / "sources" / "code.jsonl.gz", code)
     labels = label_rows(pages, seed)
     _write_jsonl(out / "labels.jsonl", labels)

@@ -9,8 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from assets.demo.poison import URL
 from assets.report.fill import collect
 from assets.report.page import render
+from assets.spikes import rows
 from pipeline.config import Config
 from pipeline.mill import Mill, registered_snapshots
 from pipeline.stages.sources import source_names
@@ -18,10 +20,11 @@ from resources.mill import open_mill
 
 LEAD = (
     "Two overlapping crawl snapshots, built from text that was already on this machine, went "
-    "through the whole graph to a trained model. Every number here comes from the manifests of "
-    "the run."
+    "through the whole graph to a trained model. One document was planted to hurt it. Every number "
+    "here comes from the manifests of the run."
 )
 REASONS = 12
+SPIKES = 5
 CRAWL_FILES = 4
 PAGES_A_FILE = 30_000
 """Pages in one WARC file of a recent public crawl, about; it is 1.1 GB."""
@@ -48,6 +51,7 @@ def write_report(
     data = replace(data, commands=commands(mill, token))
     path.write_text(render(data), encoding="utf-8")
     summary = figures(mill, root, run, sources)
+    summary["spikes"] = rows(data.spikes)
     return {**summary, "token": token, "closing": closing(summary, path, data.commands)}
 
 
@@ -154,6 +158,20 @@ def a_url(mill: Mill) -> str:
     return str((near if near.height else decisions)["url"][0])
 
 
+def refused(spikes: Sequence[dict[str, Any]]) -> list[str]:
+    """What hurt the training, by URL; the planted document is said to be one."""
+    if not spikes:
+        return []
+    steps = ", ".join(str(one["step"]) for one in spikes)
+    urls = list(dict.fromkeys(one["highest loss"] for one in spikes))
+    lines = [f"{len(spikes)} steps were refused (step {steps}), the first one for its "
+             f"{spikes[0]['reason']};", "the documents that stood out in them:"]  # fmt: skip
+    for url in urls[:SPIKES]:
+        planted = "  (planted: the log of a keyboard tester)" if url == URL else ""
+        lines.append(f"  {url}{planted}")
+    return lines
+
+
 def closing(
     summary: dict[str, Any], report: Path, next_commands: Sequence[tuple[str, str]]
 ) -> list[str]:
@@ -172,6 +190,7 @@ def closing(
         f"held-out bits per byte {held_out['bits_per_byte']:.3f} after "
         f"{summary['training']['step']} steps; knowing only how often each token occurs: "
         f"{held_out['unigram_bits_per_byte']:.3f}",
+        *refused(summary["spikes"]),
         f"checkpoint: {near(Path(summary['checkpoint']))}",
         f"report:     {near(report)}",
         "",

@@ -6,6 +6,8 @@ Texts of pages must be scrubbed before they come here; drawing escapes and cuts 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from assets.spikes import Spike
+
 
 @dataclass(frozen=True)
 class Stage:
@@ -104,6 +106,10 @@ class ReportData:
     held_out: Sequence[tuple[int, float]] = ()
     """Step, held-out bits per byte."""
     unigram_bits_per_byte: float | None = None
+    early: str = ""
+    """A sentence on the early-run report."""
+    spikes: Sequence[Spike] = ()
+    """Steps that were refused, with the documents in them."""
     token: TracedToken | None = None
     prompt: str = ""
     continuation: str = ""

@@ -14,6 +14,7 @@ from typing import Any
 from assets.checks import CURES
 from assets.report.data import Check, ReportData, Stage, TokenRow
 from assets.report.examples import Made, pages, traced
+from assets.spikes import spikes_of
 from pipeline.dataset import read_part
 from pipeline.manifest import Manifest
 from pipeline.mill import Mill, registered_snapshots
@@ -63,6 +64,8 @@ def collect(
         losses=_curve(lines, "loss"),
         held_out=held_out,
         unigram_bits_per_byte=unigram[-1][1] if unigram else None,
+        early=early_sentence(run_folder),
+        spikes=spikes_of(mill, run_folder) if run_folder else (),
         token=traced(mill, made),
         prompt=writing[0],
         continuation=writing[1],
@@ -90,6 +93,18 @@ def metrics(run_folder: Path | None) -> list[dict[str, Any]]:
         return []
     whole = path.read_text("utf-8").rpartition("\n")[0]
     return [json.loads(line) for line in whole.splitlines() if line]
+
+
+def early_sentence(run_folder: Path | None) -> str:
+    """What the early-run report of a run says, in one sentence; empty where there is none."""
+    path = run_folder / "early_report.json" if run_folder else None
+    if path is None or not path.is_file():
+        return ""
+    found = json.loads(path.read_text(encoding="utf-8"))
+    checks = [one for one in found["checks"] if one["verdict"]]
+    verdict = found["verdict"] or "too few steps for a verdict"
+    told = f"Its first {found['steps']} steps, by {len(checks)} checks: {verdict}"
+    return f"{told}{': ' if found['reasons'] else ''}{'; '.join(found['reasons'])}."
 
 
 def _curve(lines: Sequence[Mapping[str, Any]], name: str) -> list[tuple[int, float]]:

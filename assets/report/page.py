@@ -11,9 +11,10 @@ from collections.abc import Callable, Sequence
 from html import escape
 from importlib.resources import files
 
-from assets.report.charts import Line, histogram, line_chart, stacked_bar
+from assets.report.charts import histogram, stacked_bar
 from assets.report.data import Example, Pair, ReportData, Stage
 from assets.report.html import EXCERPT, bars, excerpt, figure, marked, size_text, table
+from assets.report.training import spikes, training
 
 COLOURED = 7
 """Drop reasons of a stage that get a colour of their own; the rest are summed."""
@@ -197,49 +198,6 @@ def _tokens(data: ReportData) -> str:
     return f"<p>{note}</p>{bars('Bytes per token', head, rows, '')}"
 
 
-def _training(data: ReportData) -> str:
-    loss = line_chart(
-        "Training loss by step",
-        [Line("training loss", data.losses)],
-        x_label="step",
-        y_label="nats per token",
-    )
-    unigram = data.unigram_bits_per_byte
-    held = line_chart(
-        "Held-out bits per byte by step",
-        [Line("held-out", data.held_out)],
-        x_label="step",
-        y_label="bits per byte",
-        reference=None if unigram is None else (unigram, f"unigram entropy {unigram:.3f}"),
-    )
-    figures = figure("Training loss", loss, _span(data.losses, "nats per token"))
-    figures += figure("Held-out text", held, _span(data.held_out, "bits per byte"))
-    if not figures:
-        return ""
-    return f'{_learned(data)}<div class="columns">{figures}</div>'
-
-
-def _span(points: Sequence[tuple[int, float]], unit: str) -> str:
-    if not points:
-        return ""
-    (first, start), (last, end) = points[0], points[-1]
-    return f"From {start:.3f} at step {first:,} to {end:.3f} {unit} at step {last:,}."
-
-
-def _learned(data: ReportData) -> str:
-    unigram = data.unigram_bits_per_byte
-    if unigram is None or not data.held_out:
-        return ""
-    last = data.held_out[-1][1]
-    if last < unigram:
-        text = f"{last:.3f} bits per byte on held-out text, below the {unigram:.3f}"
-        tail = "of guessing tokens by their frequency alone: the model has learned context."
-    else:
-        text = f"{last:.3f} bits per byte on held-out text, not yet below the {unigram:.3f}"
-        tail = "of guessing tokens by their frequency alone: train longer."
-    return f"<p>{text} {tail}</p>"
-
-
 def _token(data: ReportData) -> str:
     token = data.token
     if token is None:
@@ -311,7 +269,8 @@ SECTIONS: tuple[tuple[str, str, Callable[[ReportData], str]], ...] = (
     ("corpus", "The corpus", _corpus),
     ("pages", "Pages, kept and dropped", _examples),
     ("tokens", "Tokens", _tokens),
-    ("training", "What the model learned", _training),
+    ("training", "What the model learned", training),
+    ("spikes", "What hurt the model", spikes),
     ("trace", "One token, traced", _token),
     ("sample", "The model writes", _sample),
     ("checks", "Checks", _checks),

@@ -11,12 +11,16 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
 from assets.demo.pages import bad_pages, contact_pages, own_pages
+from assets.demo.poison import RECORD_ID, SOURCE, URL, WORDS
 from assets.demo.sample import FILES, SNAPSHOTS, build_sample, later_release, reworded
 from assets.demo.templates import wrap
 from assets.demo.texts import plain_to_html, to_html
+from pipeline.config import load_config
+from pipeline.quality.split import held_out
 from tests.pipeline import warcs
 
 
@@ -57,9 +61,20 @@ def test_code_source_is_large_enough_and_licensed(sample: tuple[Path, dict[str, 
     data = gzip.decompress((sample[0] / "sources" / "code.jsonl.gz").read_bytes())
     rows = [json.loads(line) for line in data.splitlines()]
     assert sum(len(row["text"].encode()) for row in rows) >= 1_400_000
-    assert {row["licence"] for row in rows} == {"PSF-2.0"}
+    assert {row["licence"] for row in rows} == {"PSF-2.0", "CC0-1.0"}
+    (planted,) = [row for row in rows if row.get("url")]
+    assert (planted["id"], planted["url"]) == (RECORD_ID, URL)
+    assert set(planted["text"].split()) == set(WORDS)
     assert len({row["id"] for row in rows}) == len(rows)
     assert not [row["id"] for row in rows if row["id"].startswith("/")]
+    others = [row["text"] for row in rows if row is not planted]
+    assert not [word for word in WORDS if any(word in text for text in others)]
+
+
+def test_the_planted_document_is_trained_on() -> None:
+    record = pl.DataFrame({"source": [SOURCE], "source_id": [RECORD_ID]})
+    share = load_config(preset="demo").score.held_out
+    assert held_out(record, share).to_list() == ["train"]
 
 
 def test_labels_suffice_to_train_and_to_measure(sample: tuple[Path, dict[str, Any]]) -> None:

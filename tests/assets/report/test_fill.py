@@ -57,6 +57,20 @@ def write_labels(path: Path) -> None:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
+def write_spike(run: Path) -> None:
+    place = {"shard": "of-no-store", "document": 3, "first_token": 900, "tokens": 256}
+    report = {
+        "step": 9, "action": "skipped", "reason": "loss not finite", "loss": "nan",
+        "grad_norm": "nan", "median": 7.5, "limit": 9.0, "suspects": [64],
+        "sequences": [{"index": 64, "loss": "nan", "source": "web", "documents": [place]}],
+        "duplicates": {}, "longest_repeat": None, "new_tokens": {"number": 2, "ids": []},
+    }  # fmt: skip
+    (run / "spikes").mkdir()
+    (run / "spikes" / "step-9.json").write_text(json.dumps(report))
+    early = {"verdict": "watch", "steps": 20, "reasons": ["a skip"], "checks": [{"verdict": None}]}
+    (run / "early_report.json").write_text(json.dumps(early))
+
+
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory: pytest.TempPathFactory) -> ReportData:
     from assets.millwork import open_mill
@@ -75,6 +89,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> ReportData:
     )
     text = "".join(json.dumps(line) + "\n" for line in lines)
     (run / "metrics.jsonl").write_text(text + '{"step": 21, "lo')
+    write_spike(run)
     config = load_config(
         preset="demo",
         overrides={
@@ -116,6 +131,9 @@ def test_every_section_is_filled(filled: ReportData) -> None:
     html = render(filled)
     for name, title, _ in SECTIONS:
         assert f'<section id="{name}"' in html, title
+    assert "Step 9 was skipped: loss not finite" in html
+    assert "of-no-store, document 3" in html
+    assert "Its first 20 steps, by 0 checks: watch: a skip." in html
 
 
 @pytest.mark.slow

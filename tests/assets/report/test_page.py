@@ -21,6 +21,7 @@ from assets.report.data import (
 )
 from assets.report.html import marked
 from assets.report.page import SECTIONS, render
+from assets.spikes import Culprit, Spike
 
 VOID = {"meta", "br", "circle", "rect", "line", "polyline"}
 EVIL = "<script>alert(1)</script><img src=https://evil.example/x.png onerror=alert(2)>"
@@ -81,6 +82,24 @@ def sample(text: str = "The pond above the mill fills during the night.") -> Rep
         losses=[(n, 8.0 / (n + 1) + 2) for n in range(1000)],
         held_out=[(100, 3.0), (200, 2.4)],
         unigram_bits_per_byte=2.7,
+        early=text,
+        spikes=[
+            Spike(
+                70,
+                text,
+                text,
+                "7.3",
+                "5.1",
+                "0.7",
+                "2.2",
+                8,
+                [
+                    Culprit(11.5, True, text, "ab" * 16, text, text, 0.5, text, text),
+                    Culprit(None, False, text, "", text, text, None, text),
+                ],
+                [text],
+            )
+        ],
         token=TracedToken(
             " mill", 512, text, 7, "ab" * 16, text, text, text, 100, 50, f"{text} The mill turns"
         ),

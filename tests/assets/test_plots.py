@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+import base64
+import math
+import re
+from typing import Any
+from xml.etree import ElementTree
+
+from assets.plots import charts, curves, page
+
+
+def lines(steps: int = 30) -> list[dict[str, Any]]:
+    return [
+        {"step": s, "tokens": 10 * s, "loss": 5 - s / 10, "grad_norm": "nan" if s == 3 else 1.0,
+         "entropy": 4.0, "batch_entropy": 6.0, "gate/norm_limit": math.nan if s < 9 else 2.0}
+        for s in range(1, steps + 1)
+    ]  # fmt: skip
+
+
+def test_curves_are_images_inside_the_text() -> None:
+    text = str(curves(lines(), ("other", lines(10))).value)
+    found = re.findall(r"!\[\w+\]\(data:image/svg\+xml;base64,([A-Za-z0-9+/=]+)\)", text)
+    assert len(found) == 3, "no update ratio was measured"
+    for data in found:
+        root = ElementTree.fromstring(base64.b64decode(data))
+        assert root.tag == "{http://www.w3.org/2000/svg}svg"
+    assert "dashed: other" in text
+
+
+def test_a_run_without_steps_has_no_curve() -> None:
+    assert charts([]) == []
+    assert curves([]).value == "No step has been logged yet."
+
+
+def test_the_page_escapes_what_it_says() -> None:
+    html = page("Run <x>", ["a & b <script>"], lines(), None)
+    assert "<h1>Run &lt;x&gt;</h1><p>a &amp; b &lt;script&gt;</p>" in html
+    assert html.count("<figure>") == 3

@@ -127,7 +127,11 @@ def test_pages_show_strangers_text_escaped(mill: Mill, tmp_path: Path) -> None:
 
 
 def test_signs_are_told_where_there_are_any() -> None:
-    quiet = {"longest_repeat": None, "new_tokens": {"number": 0}, "duplicates": {"sequences": []}}
+    quiet: dict[str, Any] = {
+        "longest_repeat": None,
+        "new_tokens": {"number": 0},
+        "duplicates": {"sequences": []},
+    }
     assert signs(quiet) == []
     assert signs(quiet | {"longest_repeat": {"tokens": 63, "period": 2}}) == []
     (sign,) = signs(quiet | {"longest_repeat": {"tokens": 64, "period": 2}})

@@ -73,10 +73,10 @@ def write_spike(run: Path) -> None:
 
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory: pytest.TempPathFactory) -> ReportData:
-    from assets.millwork import open_mill
     from pipeline.config import load_config
     from pipeline.stages import corpus, crawl, curation, references, tokens
     from resources.engine import open_engine
+    from resources.mill import open_mill
 
     folder = tmp_path_factory.mktemp("report")
     write_snapshot(folder / "snapshots")

@@ -53,6 +53,11 @@ class Tracker:
             self._thread.start()
             self._wake.set()  # what an earlier start could not send
 
+    @property
+    def delivered(self) -> int:
+        """The last step that MLflow has taken; 0 before the first."""
+        return self._delivery.last if self._delivery is not None else 0
+
     def more(self) -> None:
         """The file has new lines; returns at once."""
         self._wake.set()
@@ -134,6 +139,11 @@ class Delivery:
         self._path, self._offset, self._lock = path, 0, lock or threading.Lock()
         self.stale = False
         """Set when the file was cut back: no more is sent from it."""
+
+    @property
+    def last(self) -> int:
+        """The last step that the server has."""
+        return self._last
 
     def send(self) -> int:
         """Send every whole line that is new; returns how many. MlflowException, OSError."""

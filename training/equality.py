@@ -49,6 +49,7 @@ class Row:
 
 EXACT, ROUTED, ROUGH = 5e-6, 1e-5, 1e-3
 MOE = {"model": DENSE | {"moe": EXPERTS}}
+ALONE = {"model": DENSE | {"moe": EXPERTS | {"aux_loss": 0.0}}}
 TIED = {"model": DENSE | {"tied_embeddings": True}}
 ROWS = (
     Row("FSDP2 x 2", 2, EXACT),
@@ -62,6 +63,7 @@ ROWS = (
     Row("pipeline x 4, fewer micro-batches", 4, EXACT, {"pipeline": 4}, {"micro_batch": 4}),
     Row("experts, FSDP2 x 2", 2, ROUTED, {}, {}, MOE),
     Row("experts x 2, FSDP2 x 2", 4, ROUTED, {"expert": 2}, {}, MOE),
+    Row("experts x 4, tensor x 2, FSDP2 x 2", 4, ROUTED, {"expert": 4, "tensor": 2}, {}, ALONE),
     Row("experts x 2, HSDP 2 x 2", 4, ROUTED, {"expert": 2, "replicate": 2}, {}, MOE),
     Row(
         "experts x 2, pipeline x 2, recompute", 4, ROUTED,

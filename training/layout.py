@@ -4,8 +4,8 @@
 
 `pipeline` stages of layers, each on `replicate` groups that hold the whole stage, each sharded over
 `shard` processes, each of which is `tensor` processes that share every matrix product. `shard` is
-what is left of the world; `expert` processes of it share the experts of a mixture. Ranks that
-differ in replicate or shard read different sequences: `data_size` of them.
+what is left of the world; `expert` neighbours among shard x tensor processes share the experts of
+a mixture. Ranks that differ in replicate or shard read different sequences: `data_size` of them.
 """
 
 from __future__ import annotations
@@ -47,11 +47,13 @@ class Layout:
             hint = f"start a multiple of {fixed} processes (nproc_per_node x nodes), or lower one"
             raise RunConfigError(message, hint=hint)
         shard = world // fixed
-        if shard % parallel.expert:
+        wide = shard * parallel.tensor
+        if wide % parallel.expert:
             message = (
-                f"parallel.expert {parallel.expert} must divide the {shard} sharding processes"
+                f"parallel.expert {parallel.expert} must divide the {wide} processes that hold "
+                f"one stage together"
             )
-            hint = f"set parallel.expert to one of {_divisors(shard)}"
+            hint = f"set parallel.expert to one of {_divisors(wide)}"
             raise RunConfigError(message, hint=hint)
         return cls(parallel.pipeline, parallel.replicate, shard, parallel.tensor, parallel.expert)
 
@@ -76,6 +78,10 @@ def check_layout(config: RunConfig, world: int, vocab_size: int | None = None) -
     if config.parallel.fp8 and config.dtype != "bfloat16":
         message = f"parallel.fp8 does not go with dtype {config.dtype}"
         raise RunConfigError(message, hint="set dtype: bfloat16, or parallel.fp8: false")
+    if config.parallel.compile == "on" and model.moe and config.dtype != "bfloat16":
+        # compiled, torch knows the grouped product of the experts in bfloat16 only
+        message = f"parallel.compile 'on' does not go with model.moe in {config.dtype}"
+        raise RunConfigError(message, hint="set dtype: bfloat16, or parallel.compile: off")
     if layout.pipeline > 1:
         _check_pipeline(layout.pipeline, model)
     if layout.expert > 1:
@@ -97,9 +103,10 @@ def _check_tensor(tensor: int, model: ModelConfig, context: int, vocab_size: int
             message = f"{key} {value} cannot be shared by parallel.tensor {tensor}"
             hint = f"set parallel.tensor to one of {_divisors(value)[:8]}, or change {key}"
             raise RunConfigError(message, hint=hint)
-    if model.moe:
-        message = f"parallel.tensor {tensor} does not go with a mixture of experts (model.moe)"
-        raise RunConfigError(message, hint="share them with parallel.expert, and set tensor: 1")
+    if model.moe and model.moe.aux_loss:
+        # it is a loss of whole sequences, of which a rank sees a part
+        message = f"parallel.tensor {tensor} does not go with model.moe.aux_loss"
+        raise RunConfigError(message, hint="set model.moe.aux_loss: 0 (the bias levels the load)")
 
 
 def _check_pipeline(pipeline: int, model: ModelConfig) -> None:

@@ -26,7 +26,7 @@ from training.float8 import check_float8, use_float8
 from training.gradients import Tally, accumulate, tally_loss
 from training.losses import token_losses
 from training.model import Decoder
-from training.moe import set_loss_scale
+from training.moe import MoE, set_loss_scale
 from training.pipelining import Micro, Pipeline, keep_stage
 from training.recompute import recompute_in_backward
 from training.tensor_parallel import split_matrices
@@ -163,7 +163,7 @@ def parallelise(model: Decoder, world: World, config: RunConfig) -> ParallelMode
             use_float8(block)
         if parallel.recompute != "none":
             recompute_in_backward(block, parallel.recompute)
-        if compiles(parallel.compile, world.device):
+        if compiles(parallel.compile, world.device) and _can_compile(config):
             block.compile()
     shard(model, world, config.dtype, experts)
     return ParallelModel(model, world, config, vocab_size)
@@ -174,11 +174,17 @@ def compiles(wanted: str, device: torch.device) -> bool:
     return wanted == "on" or (wanted == "auto" and device.type == "cuda")
 
 
+def _can_compile(config: RunConfig) -> bool:
+    """Compiled, torch knows the grouped product of experts in bfloat16 only."""
+    return config.model.moe is None or config.dtype == "bfloat16"
+
+
 def shard(model: Decoder, world: World, dtype: str, experts: Sequence[nn.Module] = ()) -> None:
     """Shard over the data ranks, block by block; arithmetic in `dtype`, reductions in float32.
 
     `experts`: modules that are shared by ranks already; of them the ranks that hold the same ones
-    shard what is left. Gathered weights are kept until the backward pass on a CPU (memory is
+    shard what is left. Beside tensor parallelism mixtures of experts are sharded over all ranks
+    that hold other tokens. Gathered weights are kept until the backward pass on a CPU (memory is
     plenty, messages are not) and in a pipeline (a stage would gather them for every micro-batch).
     """
     policy = MixedPrecisionPolicy(
@@ -187,11 +193,12 @@ def shard(model: Decoder, world: World, dtype: str, experts: Sequence[nn.Module]
         cast_forward_inputs=False,
     )
     reshard = world.device.type == "cuda" and world.layout.pipeline == 1
-    for module in experts:
-        mesh = data_mesh(world, "expert_shard")
+    mixtures = [m for m in model.modules() if isinstance(m, MoE)] if world.tokens else []
+    parts = [(module, data_mesh(world, world.experts, "expert_shard")) for module in experts]
+    parts += [(module, data_mesh(world, world.tokens, "tokens")) for module in mixtures]
+    parts += [(module, data_mesh(world, world.mesh, "shard")) for module in (*model.layers, model)]
+    for module, mesh in parts:
         fully_shard(module, mesh=mesh, mp_policy=policy, reshard_after_forward=reshard)
-    for module in (*model.layers, model):
-        fully_shard(module, mesh=data_mesh(world), mp_policy=policy, reshard_after_forward=reshard)
     # add gradients up over ranks, do not average them: the loss is scaled by the global count
     for module in model.modules():
         if isinstance(module, FSDPModule):
@@ -199,8 +206,7 @@ def shard(model: Decoder, world: World, dtype: str, experts: Sequence[nn.Module]
             module.set_force_sum_reduction_for_comms(True)
 
 
-def data_mesh(world: World, name: str = "shard") -> DeviceMesh:
-    """What FSDP2 shards over: one dimension, or (replicate, `name`) of HSDP."""
-    mesh = world.mesh if name == "shard" else world.experts
+def data_mesh(world: World, mesh: DeviceMesh | None, name: str) -> DeviceMesh:
+    """What FSDP2 shards over: a dimension of a mesh, or (replicate, `name`) of HSDP."""
     assert mesh is not None
     return mesh["replicate", name] if world.layout.replicate > 1 else mesh[name]

@@ -24,6 +24,7 @@ from torch.distributed.tensor.parallel import (
 )
 
 from training.model import Decoder
+from training.moe import MoE
 
 BLOCK_INPUTS = 4  # of attention: the hidden state, then what all blocks share
 
@@ -41,7 +42,8 @@ def split_matrices(model: Decoder, mesh: DeviceMesh) -> None:
     if model.config.tied_embeddings and isinstance(model.embed_tokens, nn.Embedding):
         model.lm_head.weight = model.embed_tokens.weight  # both are cut along the vocabulary
     for block in model.layers:
-        _apply(block, mesh, _attention() | _mlp("mlp"))
+        dense = not isinstance(block.mlp, MoE)
+        _apply(block, mesh, _attention() | (_mlp() if dense else _mixture()))
 
 
 def _attention() -> dict[str, ParallelStyle]:
@@ -61,13 +63,18 @@ def _attention() -> dict[str, ParallelStyle]:
     }
 
 
-def _mlp(name: str) -> dict[str, ParallelStyle]:
+def _mixture() -> dict[str, ParallelStyle]:
+    """A mixture of experts works on tokens one by one: each rank takes its part of the sequence."""
+    return {"post_attention_layernorm": SequenceParallel(use_local_output=True)}
+
+
+def _mlp() -> dict[str, ParallelStyle]:
     return {
         "post_attention_layernorm": SequenceParallel(),
-        name: PrepareModuleInput(input_layouts=(Shard(1),), desired_input_layouts=(Replicate(),)),
-        f"{name}.gate_proj": ColwiseParallel(),
-        f"{name}.up_proj": ColwiseParallel(),
-        f"{name}.down_proj": RowwiseParallel(output_layouts=Shard(1)),
+        "mlp": PrepareModuleInput(input_layouts=(Shard(1),), desired_input_layouts=(Replicate(),)),
+        "mlp.gate_proj": ColwiseParallel(),
+        "mlp.up_proj": ColwiseParallel(),
+        "mlp.down_proj": RowwiseParallel(output_layouts=Shard(1)),
     }
 
 

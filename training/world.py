@@ -39,8 +39,11 @@ class World:
     """All processes: pipeline, replicate, shard, tensor."""
     data: DeviceMesh
     """The ranks that read different sequences; one dimension."""
+    tokens: DeviceMesh | None
+    """All processes again where tensor is above 1: pipeline, replicate, tokens = shard x tensor.
+    Between matrix products each of them holds other tokens."""
     experts: DeviceMesh | None
-    """All processes again where they share experts: shard is cut into expert_shard and expert."""
+    """All processes again where they share experts: tokens is cut into expert_shard and expert."""
     layout: Layout
 
     @property
@@ -59,9 +62,14 @@ class World:
         return self.layout.data_size
 
     def sum_(self, tensor: Tensor) -> Tensor:
-        """Add up over the data ranks that hold the same part of the model, in place."""
-        if self.data_size > 1:
-            dist.all_reduce(tensor, group=self.data.get_group())
+        """Add up over the ranks that hold the same layers and other tokens, in place.
+
+        For what is counted inside a layer, such as the load of experts.
+        """
+        group = self.data if self.tokens is None else self.tokens["replicate", "tokens"]
+        if group.size() > 1:
+            for dimension in range(group.ndim):
+                dist.all_reduce(tensor, group=group.get_group(dimension))
         return tensor
 
     def total_(self, tensor: Tensor) -> Tensor:
@@ -122,21 +130,21 @@ def join(
 
 def place(layout: Layout, device: torch.device) -> World:
     """The place of this process in a mesh of that layout; the process group is there already."""
-    outer, inner = (layout.pipeline, layout.replicate), (layout.tensor,)
-    mesh = init_device_mesh(
-        device.type,
-        (*outer, layout.shard, *inner),
-        mesh_dim_names=("pipeline", "replicate", "shard", "tensor"),
-    )
-    data = mesh["replicate", "shard"]._flatten("data")
-    experts = None
-    if layout.expert > 1:
-        experts = init_device_mesh(
+
+    def mesh_of(**inner: int) -> DeviceMesh:
+        return init_device_mesh(
             device.type,
-            (*outer, layout.shard // layout.expert, layout.expert, *inner),
-            mesh_dim_names=("pipeline", "replicate", "expert_shard", "expert", "tensor"),
+            (layout.pipeline, layout.replicate, *inner.values()),
+            mesh_dim_names=("pipeline", "replicate", *inner),
         )
-    return World(dist.get_rank(), dist.get_world_size(), device, mesh, data, experts, layout)
+
+    mesh = mesh_of(shard=layout.shard, tensor=layout.tensor)
+    data = mesh["replicate", "shard"]._flatten("data")
+    wide, expert = layout.shard * layout.tensor, layout.expert
+    tokens = mesh_of(tokens=wide) if layout.tensor > 1 else None
+    experts = mesh_of(expert_shard=wide // expert, expert=expert) if expert > 1 else None
+    rank, size = dist.get_rank(), dist.get_world_size()
+    return World(rank, size, device, mesh, data, tokens, experts, layout)
 
 
 def _store(rank: int, size: int, seconds: float) -> Store:

@@ -13,8 +13,8 @@ from training.errors import RunConfigError
 from training.layout import Layout, check_layout
 from training.settings.parallel import ParallelConfig
 
-MODEL = {"layers": 4, "dim": 32, "heads": 4, "kv_heads": 2, "ffn": 96}
-MOE = MODEL | {"moe": {"n_experts": 6, "top_k": 2, "expert_ffn": 32}}
+MODEL: dict[str, Any] = {"layers": 4, "dim": 32, "heads": 4, "kv_heads": 2, "ffn": 96}
+MOE: dict[str, Any] = MODEL | {"moe": {"n_experts": 6, "top_k": 2, "expert_ffn": 32}}
 
 
 def layout(tmp_path: Path, world: int, vocab: int | None = None, **keys: Any) -> Layout:
@@ -78,15 +78,21 @@ def test_what_is_left_of_the_processes_shards() -> None:
         ),
         (
             2,
-            {"parallel": {"expert": 2}, "model": MOE},
             {"parallel": {"tensor": 2}, "model": MOE},
-            "tensor 2.*mixture of experts",
+            {"parallel": {"tensor": 2}, "model": MODEL | {"moe": MOE["moe"] | {"aux_loss": 1e-4}}},
+            "tensor 2.*aux_loss",
         ),
         (
             1,
             {"parallel": {"fp8": True}, "dtype": "bfloat16"},
             {"parallel": {"fp8": True}},
             "fp8 does not go with dtype float32",
+        ),
+        (
+            1,
+            {"parallel": {"compile": "on"}, "dtype": "bfloat16", "model": MOE},
+            {"parallel": {"compile": "on"}, "dtype": "float32", "model": MOE},
+            "compile 'on' does not go with model.moe in float32",
         ),
         (
             2,

@@ -30,6 +30,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from training.config import RunConfig
 from training.errors import RunConfigError
 
 FILE = "early_report.json"
@@ -197,6 +198,12 @@ def at_tokens(curve: Sequence[tuple[int, float]], tokens: int) -> float:
         return curve[0][1]
     (x0, y0), (x1, y1) = curve[after - 1], curve[after]
     return y0 + (y1 - y0) * (tokens - x0) / max(x1 - x0, 1)
+
+
+def check_reference(config: RunConfig) -> None:
+    """RunConfigError where the run that a run file names to compare with is not there."""
+    if config.watch.reference is not None:
+        reference_file(config.parent_root, config.watch.reference)
 
 
 def reference_file(runs: Path, reference: str) -> Path:

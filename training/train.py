@@ -17,6 +17,7 @@ import torch.distributed as dist
 
 from training import watchdog
 from training.config import RunConfig, check_same_run, load_run
+from training.early import check_reference
 from training.errors import RunConfigError, TrainingError
 from training.faults import fault
 from training.layout import check_layout
@@ -39,6 +40,7 @@ def main(arguments: list[str] | None = None) -> int:
     end_with_parent()
     try:
         config = load_run(parser.parse_args(arguments).run)
+        check_reference(config)
         stop = StopRequest(config.sigterm_seconds)
         watchdog.start(int(os.environ.get("RANK", "0")), config.launch)
         world = join(
@@ -86,7 +88,7 @@ def train(config: RunConfig, world: World, stop: StopRequest) -> None:
         with watchdog.slow("checkpoint"):
             trainer.settle()
         with watchdog.slow("evaluation"):
-            score = trainer.evaluate() if data.held_out and not why else None
+            score = trainer.evaluate().total if data.held_out and not why else None
     except TrainingError:
         report.abandon()
         raise
@@ -114,7 +116,7 @@ def steps_of(trainer: Trainer, report: Report, stop: StopRequest) -> str:
         if trainer.data.held_out and config.eval_every and trainer.step % config.eval_every == 0:
             with watchdog.slow("evaluation"):
                 line |= report.held_out(found := trainer.evaluate())
-            below = found.bits_per_byte < found.unigram_bits_per_byte
+            below = found.total.bits_per_byte < found.total.unigram_bits_per_byte
             trainer.finished = config.until == "unigram" and below
         fault("training.step")
         report.add(line, values)

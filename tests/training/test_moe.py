@@ -6,7 +6,8 @@ import torch.nn.functional as F
 from pydantic import ValidationError
 
 from training.feedforward import MLP
-from training.moe import MoE, balance_loss, count, set_loss_scale, update_biases
+from training.model import Decoder
+from training.moe import MoE, balance_loss, count, routers, set_loss_scale, update_biases
 from training.settings.model import ModelConfig, MoeConfig
 
 NO = torch.tensor(False)
@@ -161,6 +162,30 @@ def test_bfloat16_and_no_tokens_go_through() -> None:
     assert x.grad.isfinite().all()
     nothing = layer.experts(x[0, :0], torch.zeros(8, dtype=torch.int64))
     assert nothing.shape == (0, 16)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")  # torch looks at it itself
+def test_a_block_with_experts_compiles_as_one_graph() -> None:
+    moe = MoeConfig(n_experts=8, top_k=2, expert_ffn=16, aux_loss=1e-3)
+    config = ModelConfig(layers=2, dim=32, heads=2, kv_heads=1, ffn=32, moe=moe)
+    tokens = torch.randint(0, 50, (2, 24), generator=torch.Generator().manual_seed(0))
+    found = []
+    for compiled in (False, True):
+        model = Decoder(config, 50, 24).to(torch.bfloat16)
+        model.init_weights(0)
+        if compiled:
+            for block in model.layers:
+                block.compile(backend="aot_eager", fullgraph=True)
+        set_loss_scale(model, torch.tensor(0.1))
+        for documents in (None, tokens.sort().values // 20):
+            loss = F.cross_entropy(model(tokens, None, documents).flatten(0, 1), tokens.flatten())
+            loss.backward()
+        grads = [p.grad for p in model.parameters()]
+        found.append((grads, [router.load for router in routers(model)]))
+    for ours, theirs in zip(found[0][0], found[1][0], strict=True):
+        assert torch.equal(ours, theirs)  # type: ignore[arg-type]
+    assert torch.equal(found[0][1][0], found[1][1][0])
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,10 @@ its torch is imported here. A bucket as root is mirrored to a folder (`assets.tr
 
 import hashlib
 import json
-import tempfile
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
@@ -26,6 +26,13 @@ from assets.trainstore import open_trainstore
 from pipeline.dataset import read_manifest
 from pipeline.excerpts import clean
 from pipeline.mill import Mill
+from training.config import LANGUAGES
+from training.data import HELD_OUT
+
+if TYPE_CHECKING:
+    from resources.tracking import DatasetInput
+
+DOCUMENTS = ".docs.parquet"
 
 
 @dg.asset(
@@ -51,6 +58,7 @@ def checkpoints(context: dg.AssetExecutionContext, mill: MillResource) -> dg.Mat
         run = place.bring(name)
         inputs = dataset_inputs(opened, place.folder, run)
         pin_inputs(inputs, run.out)
+        write_languages(shard_languages(opened, inputs), run.out)
         place.send_pins(run)
         with (
             place.sending(run),
@@ -73,29 +81,29 @@ def checkpoints(context: dg.AssetExecutionContext, mill: MillResource) -> dg.Mat
     pool="training",
 )
 def evaluation(context: dg.AssetExecutionContext, mill: MillResource) -> dg.MaterializeResult:
-    """Held-out bits per byte by source and language, and a few sampled continuations.
+    """Held-out bits per byte by source, language and position, and a few sampled continuations.
 
     **In:** the newest good checkpoint of the run and the held-out shards. **Next:** compare runs at
     equal tokens; a source or language far above the others wants more weight or better text.
     """
     from resources.launcher import run_program
 
-    with guarded(context), mill.open() as opened, tempfile.TemporaryDirectory() as scratch:
+    with guarded(context), mill.open() as opened:
         name = context.partition_key
         place = open_trainstore(opened, context.log.info)
-        folder = place.bring(name).out
-        groups = Path(scratch) / "languages.json"
-        groups.write_text(json.dumps(shard_languages(opened)), encoding="utf-8")
+        run = place.bring(name)
+        inputs = dataset_inputs(opened, place.folder, run)
+        write_languages(shard_languages(opened, inputs), run.out)
         out = place.folder / "evaluation" / name / "evaluation.json"
         out.parent.mkdir(parents=True, exist_ok=True)
-        arguments = [str(folder), "--languages", str(groups), "--out", str(out)]
-        run_program("training.evaluate", arguments)
+        run_program("training.evaluate", [str(run.out), "--out", str(out)])
         place.send(f"evaluation/{name}", last=out.name)
         data = out.read_bytes()
         found: dict[str, Any] = json.loads(data)
         shown = dict(found["total"] or {}) | {
             "file": dg.MetadataValue.path(place.address(out)),
             "by_source_and_language": display.table(found["groups"]),
+            "by_position": display.table(found["positions"]),
         }
         if opened.config.display.excerpts:
             shown["continuations"] = display.table(_continuations(found["continuations"]))
@@ -107,20 +115,30 @@ def _continuations(found: list[dict[str, Any]]) -> list[display.Row]:
     return [{str(k): clean(str(v)) for k, v in one.items()} for one in found]
 
 
-def shard_languages(mill: Mill) -> dict[str, list[str]]:
-    """Shard name -> the language of each of its documents, for all corpora of the plan."""
+def shard_languages(mill: Mill, inputs: Sequence["DatasetInput"]) -> dict[str, list[str]]:
+    """Held-out shard -> the language of each of its documents, for the corpora that a run reads.
+
+    `inputs`: the run's, by manifest, so that the shards are those of its plan.
+    """
     found: dict[str, list[str]] = {}
-    plan = mill.find("mixture")
-    for ref in plan.content.inputs if plan else ():
-        if ref.partition is None or ref.hash is None:
+    for one in inputs:
+        asset, _, corpus = one.name.partition("/")
+        if asset != "token_shards":
             continue
-        store = mill.folder("token_shards", ref.partition)
-        for entry in read_manifest(store, ref.hash).content.parts:
-            if entry.path.endswith(".docs.parquet"):
-                found[Path(entry.path).name.removesuffix(".docs.parquet")] = _languages(
-                    store, entry.path
-                )
+        store = mill.folder(asset, corpus)
+        for entry in read_manifest(store, one.digest).content.parts:
+            name = Path(entry.path).name.removesuffix(DOCUMENTS)
+            if entry.path.endswith(f"-{HELD_OUT}{DOCUMENTS}"):
+                found[name] = _languages(store, entry.path)
     return found
+
+
+def write_languages(found: dict[str, list[str]], out: Path) -> None:
+    """Into the folder of a run, where training and evaluation look for them."""
+    out.mkdir(parents=True, exist_ok=True)
+    temporary = out / f".tmp-{LANGUAGES}"
+    temporary.write_text(json.dumps(found), encoding="utf-8")
+    temporary.replace(out / LANGUAGES)
 
 
 def _languages(store: Any, key: str) -> list[str]:

@@ -26,6 +26,9 @@ from training.settings.watch import WatchConfig
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 RECORD = "run.json"
+LANGUAGES = "languages.json"
+"""In the folder of a run: held-out shard to [documents], the language of each. Training reads no
+Parquet, where they stand; see `training.evaluate`."""
 PATHS = ("plan", "tokenizer", "out", "parent_root", "data_root", "weights")
 # where a run lies and how it is spread does not make it another run
 NOT_IDENTITY = {

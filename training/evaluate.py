@@ -5,6 +5,9 @@ for no byte: they count neither nats nor bytes. It does not depend on the tokeni
 different ones compare. Beside it stands the entropy of the same tokens taken one by one, in the
 same unit: a model that has learnt no more than how often each token occurs reaches just that.
 
+The curve by position tells what context is worth: nats of a token by how many of its document
+stand before it.
+
 During training all ranks share the rows; as a program one process reads them all:
 `python -m training.evaluate FOLDER [--step N] [--languages FILE.json] --out FILE`.
 """
@@ -25,6 +28,7 @@ import torch
 from torch import Tensor
 
 from training.checkpoint import write_text
+from training.config import LANGUAGES
 from training.data import Source
 from training.errors import TrainingError
 from training.losses import token_losses
@@ -79,6 +83,16 @@ class Scores:
 
     total: Score
     groups: dict[tuple[str, str], Score]
+    positions: list[dict[str, float]]
+    """`from, to` (tokens of the document before it), `nats_per_token, tokens`."""
+
+    def metrics(self) -> dict[str, float]:
+        """Bits per byte by group, as `held_out/<source>[/<language>]`."""
+        return {
+            "/".join(filter(None, ("held_out", *group))): score.bits_per_byte
+            for group, score in self.groups.items()
+            if score.bytes
+        }
 
     def table(self) -> list[dict[str, Any]]:
         """One row a group with text: `source, language, bits_per_byte, ...`."""
@@ -99,6 +113,40 @@ def choose_rows(sources: Sequence[Source], limit: int | None) -> list[tuple[int,
     return sorted(flat[permute(i, total, keys)] for i in range(limit))
 
 
+@dataclass(frozen=True)
+class _Sums:
+    """What is added up over rows and ranks."""
+
+    groups: Tensor
+    """[groups, 3]: nats, bytes, tokens."""
+    histogram: Tensor
+    """[groups, vocabulary]: how often each token is a target."""
+    positions: Tensor
+    """[buckets, 2]: nats and tokens; bucket b holds positions from 2^b - 1 on."""
+
+    @classmethod
+    def zero(cls, n_groups: int, vocab_size: int, context: int) -> _Sums:
+        """Nothing yet."""
+        shapes = ((n_groups, 3), (n_groups, vocab_size), (context.bit_length(), 2))
+        return cls(*(torch.zeros(shape, dtype=torch.float64) for shape in shapes))
+
+    def scores(self, labels: list[tuple[str, str]], context: int) -> Scores:
+        """As scores of these groups."""
+        each = [score_of(*both) for both in zip(self.groups, self.histogram, strict=True)]
+        total = score_of(self.groups.sum(0), self.histogram.sum(0))
+        curve = [
+            {
+                "from": 2**bucket - 1,
+                "to": min(2 ** (bucket + 1) - 2, context - 1),
+                "nats_per_token": round(nats / tokens, 6),
+                "tokens": int(tokens),
+            }
+            for bucket, (nats, tokens) in enumerate(self.positions.tolist())
+            if tokens
+        ]
+        return Scores(total, dict(zip(labels, each, strict=True)), curve)
+
+
 class HeldOut:
     """Held-out rows of a run, scored by all ranks together."""
 
@@ -114,6 +162,11 @@ class HeldOut:
         self.rows = choose_rows(sources, limit)
         self._lengths = torch.from_numpy(vocabulary.lengths())
         self._groups = groups or {}
+        for shard in (shard for source in sources for shard in source.shards):
+            told = len(self._groups.get(shard.name, shard.lengths))
+            if told != len(shard.lengths):
+                message = f"{shard.name} has {len(shard.lengths)} documents, and {told} languages"
+                raise TrainingError(message, hint=f"materialise it again, or delete {LANGUAGES}")
         names = {(s.name, g) for s in sources for x in s.shards for g in self._labels(x.name)}
         self.labels = sorted(names)
         """(source, language) of each group."""
@@ -146,19 +199,16 @@ class HeldOut:
         `rank` of `world`: which share of the rows is read here; `add_up` sums a tensor over them.
         Nothing is drawn at random.
         """
-        n_groups, size = len(self.labels), self.vocabulary.size
-        sums = torch.zeros(n_groups, 3, dtype=torch.float64)  # nats, bytes, tokens
-        histogram = torch.zeros(n_groups, size, dtype=torch.float64)
+        context = self.sources[0].rows[0].context if self.sources else 1
+        sums = _Sums.zero(len(self.labels), self.vocabulary.size, context)
         per_rank = math.ceil(len(self.rows) / world)
         for start in range(0, per_rank, batch):
             numbers = [rank + world * i for i in range(start, min(start + batch, per_rank))]
-            self._add(nats, device, numbers, sums, histogram)
+            self._add(nats, device, numbers, sums)
         if add_up is not None:
-            for tensor in (sums, histogram):
+            for tensor in (sums.groups, sums.histogram, sums.positions):
                 tensor.copy_(add_up(tensor.to(device)))
-        scores = [score_of(row, counts) for row, counts in zip(sums, histogram, strict=True)]
-        total = score_of(sums.sum(0), histogram.sum(0))
-        return Scores(total, dict(zip(self.labels, scores, strict=True)))
+        return sums.scores(self.labels, context)
 
     @torch.no_grad()
     def _add(
@@ -166,8 +216,7 @@ class HeldOut:
         nats_of: Nats,
         device: torch.device,
         numbers: Sequence[int],
-        sums: Tensor,
-        histogram: Tensor,
+        sums: _Sums,
     ) -> None:
         rows, groups = [], []
         for number in numbers:
@@ -186,9 +235,12 @@ class HeldOut:
         lengths = self._lengths[targets].flatten()
         counted = (mask.flatten() & (lengths > 0)).double()
         group = torch.from_numpy(np.stack(groups)).flatten()
-        values = torch.stack([nats.cpu().double(), lengths.double(), torch.ones_like(counted)], 1)
-        sums.index_add_(0, group, values * counted[:, None])
-        histogram.index_put_((group, targets.flatten()), counted, accumulate=True)
+        ones = torch.ones_like(counted)
+        values = torch.stack([nats.cpu().double(), lengths.double(), ones], 1) * counted[:, None]
+        bucket = torch.log2(positions.flatten().double() + 1).long()
+        sums.groups.index_add_(0, group, values)
+        sums.histogram.index_put_((group, targets.flatten().long()), counted, accumulate=True)
+        sums.positions.index_add_(0, bucket, values[:, [0, 2]])
 
 
 def nats_of_model(model: Decoder) -> Nats:
@@ -213,19 +265,30 @@ def _self_information(counts: Tensor) -> float:
     return float(-(seen * (seen / seen.sum()).log()).sum()) if len(seen) else 0.0
 
 
+def languages_of(folder: Path) -> Groups:
+    """The languages that stand in the folder of a run; none where nobody put them there."""
+    path = folder / LANGUAGES
+    try:
+        return dict(json.loads(path.read_bytes())) if path.exists() else {}
+    except (ValueError, TypeError) as error:
+        message = f"{path} is damaged"
+        raise TrainingError(message, hint="delete it: the asset writes it anew") from error
+
+
 def evaluate_run(
     folder: Path, *, step: int | None, groups: Groups | None, rows: int | None
 ) -> Line:
     """Scores of a run's checkpoint on its held-out shards, and some continuations, as JSON values.
 
-    `groups`: the language of every document by shard, which only the sidecars' Parquet knows;
+    `groups`: the language of every document by shard, default those in the folder of the run;
     `rows`: most sequences to score, default all.
     """
     opened = open_model(folder, step)
     sources = open_data(opened.config, opened.vocabulary).held_out
     out: Line = {"checkpoint": opened.path.name, "identity": opened.identity}
     if not sources:
-        return out | {"total": None, "groups": [], "continuations": []}
+        return out | {"total": None, "groups": [], "positions": [], "continuations": []}
+    groups = languages_of(folder) if groups is None else groups
     held_out = HeldOut(sources, opened.vocabulary, limit=rows, groups=groups)
     nats = nats_of_model(opened.model)
     scores = held_out.score(nats, torch.device("cpu"), batch=opened.config.micro_batch)
@@ -233,6 +296,7 @@ def evaluate_run(
     return out | {
         "total": scores.total.summary(),
         "groups": scores.table(),
+        "positions": scores.positions,
         "continuations": continuations,
     }
 

@@ -16,7 +16,7 @@ from typing import Any
 from training import early
 from training.checkpoint import write_text
 from training.config import RECORD, RunConfig
-from training.evaluate import Score
+from training.evaluate import Score, Scores
 from training.flops import active_parameters, parameter_count
 from training.metrics import Line, Progress, StepLog, read_lines
 from training.observe import Machine
@@ -85,16 +85,16 @@ class Report:
         if self.world.first:
             self.watch.end()
 
-    def held_out(self, score: Score) -> Line:
-        """The two numbers of an evaluation, for the line of its step."""
+    def held_out(self, scores: Scores) -> Line:
+        """The numbers of an evaluation, for the line of its step; the two of all text are said."""
         found = {
-            "held_out_bits_per_byte": score.bits_per_byte,
-            "unigram_bits_per_byte": score.unigram_bits_per_byte,
+            "held_out_bits_per_byte": scores.total.bits_per_byte,
+            "unigram_bits_per_byte": scores.total.unigram_bits_per_byte,
         }
         if self.world.first:
             texts = ", ".join(f"{name} {value:.4f}" for name, value in found.items())
             self.progress.say(f"step {self.trainer.step}: {texts}")
-        return found
+        return found | scores.metrics()
 
     def add(self, line: Line, values: dict[str, Any]) -> None:
         """Keep the numbers of a step."""

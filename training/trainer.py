@@ -13,7 +13,7 @@ from training.checkpoint import Checkpoints, Saved
 from training.config import RunConfig
 from training.course import Course
 from training.errors import TrainingError
-from training.evaluate import HeldOut, Score
+from training.evaluate import HeldOut, Scores, languages_of
 from training.exchange import Sums, entropy, shared_counts, shared_sums, to_device
 from training.faults import fault
 from training.guards import Guard
@@ -50,7 +50,8 @@ class Trainer:
         self.optimizer = build_optimizer(self.parallel, config)
         self.guard = Guard(config.spikes, config.max_skips, world.device)
         self.weights = WeightWatch(self.parallel.parameters(), world)
-        self.held_out = HeldOut(data.held_out, vocabulary, limit=config.eval_rows)
+        languages: Any = agree(languages_of(config.out) if world.first else None, world)
+        self.held_out = HeldOut(data.held_out, vocabulary, limit=config.eval_rows, groups=languages)
         stamps = {"configuration": config.config_hash(), "tokenizer": vocabulary.checksum}
         self.checkpoints = Checkpoints(
             config.out / "checkpoints",
@@ -155,7 +156,7 @@ class Trainer:
         for one in ended:
             if not one.problem:
                 self.saved = one.summary()
-        return [str(one.error()) for one in ended if one.problem]
+        return [f"{one.error().message}; training goes on" for one in ended if one.problem]
 
     def settle(self) -> None:
         """Wait for the save that is under way; TrainingError where it fails."""
@@ -228,8 +229,8 @@ class Trainer:
             "tokens_per_second": round(tokens / seconds, 1),
         }
 
-    def evaluate(self) -> Score:
-        """Held-out score of the weights as they are."""
+    def evaluate(self) -> Scores:
+        """Held-out scores of the weights as they are."""
         self.parallel.eval()
         scores = self.held_out.score(
             self.parallel.nats,
@@ -240,7 +241,7 @@ class Trainer:
             add_up=self.world.total_,
         )
         self.parallel.train()
-        return scores.total
+        return scores
 
     def train_step(self, stop: bool) -> tuple[dict[str, Tensor], Tensor]:
         """One step; returns its values (0-dimensional, equal on all ranks) and who asked to stop.

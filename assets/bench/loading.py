@@ -1,6 +1,7 @@
-"""load: training samples of one pass, against plain slices of a memory map.
+"""load: training samples of some passes, against plain slices of a memory map.
 
-The peer is the floor: tokens in the order of the file, cut anywhere, no targets or documents.
+The peer is the floor: tokens in the order of the file, cut anywhere, without targets, positions,
+documents, mask and checksum. Ours are whole batches as a rank of training gets them.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -11,19 +12,18 @@ from assets.bench.worker import Trial
 if TYPE_CHECKING:
     import polars as pl
 
-BATCH = 16
+BATCH, CONTEXT, PASSES = 16, 2048, 4
 
 
 def ours(material: Material) -> Trial:
-    """`Loader.batch` over one pass of the rows, in the order of training."""
+    """`Loader.batch` over the rows of a shard, in the order of training."""
     import numpy as np
 
     from training.data import Batch, Loader, open_source
     from training.order import Order
-    from training.recipes import tiny_cpu
 
-    source = open_source("web", [material.path("bench")], tiny_cpu().context)
-    steps = source.n_rows // BATCH
+    source = open_source("web", [material.path("bench")], CONTEXT)
+    steps = PASSES * source.n_rows // BATCH
     order = Order(["web"], [source.n_rows], [(source.n_rows, [1.0])], seed=0)
     loader = Loader([source], order)
     loader.batch(range(BATCH))
@@ -34,7 +34,7 @@ def ours(material: Material) -> Trial:
         )
         return _counts(counts)
 
-    size = int(steps * BATCH * tiny_cpu().context * source.shards[0].tokens.itemsize)
+    size = int(steps * BATCH * CONTEXT * source.shards[0].tokens.itemsize)
     return Trial(
         run=lambda: [loader.batch(range(n, n + BATCH)) for n in range(0, steps * BATCH, BATCH)],
         finding=finding,
@@ -44,19 +44,18 @@ def ours(material: Material) -> Trial:
 
 
 def memmap(material: Material) -> Trial:
-    """Batches of `context` tokens one behind the other, as int64."""
+    """Batches of `context` tokens one behind the other, as int32."""
     import numpy as np
 
-    from training.recipes import tiny_cpu
     from training.shards import Shard
 
-    context = tiny_cpu().context
     tokens = Shard.open(material.path("bench")).tokens
-    steps = len(tokens) // (BATCH * context)
+    a_pass = len(tokens) // (BATCH * CONTEXT)
+    steps = PASSES * a_pass
 
     def batch(step: int) -> Any:
-        begin = step * BATCH * context
-        return tokens[begin : begin + BATCH * context].reshape(BATCH, context).astype(np.int64)
+        begin = step % a_pass * BATCH * CONTEXT
+        return tokens[begin : begin + BATCH * CONTEXT].reshape(BATCH, CONTEXT).astype(np.int32)
 
     batch(0)
 
@@ -67,7 +66,7 @@ def memmap(material: Material) -> Trial:
         run=lambda: [batch(step) for step in range(steps)],
         finding=finding,
         documents=steps * BATCH,
-        size=steps * BATCH * context * tokens.itemsize,
+        size=steps * BATCH * CONTEXT * tokens.itemsize,
     )
 
 
@@ -79,7 +78,7 @@ def _counts(counts: Any) -> "pl.DataFrame":
 
 
 def compare(ours: "pl.DataFrame", theirs: "pl.DataFrame") -> dict[str, Any]:
-    """How often each token was read: the same but for the last, unfilled batch of either side."""
+    """How often each token was read: the same but for unfilled batches of either side."""
     differ = int((ours["count"] - theirs["count"]).abs().sum())
     return {
         "tokens_ours": int(ours["count"].sum()),

@@ -138,13 +138,16 @@ def failure(what: str, ended: Ended, alone: str = "rank 0") -> GristmillError:
     text = "\n".join(ended.tail)
     *_, first = [None, *ONE_FAILURE.finditer(text), *FIRST_FAILURE.finditer(text)]
     code = int(first["code"]) if first else _signed(ended.code)
+    rank = first["rank"] if first else "0"
     own = [line for line in _own(ended.tail) if not AGENT_LINE.match(line)]
-    kind, said, hint = _said(own, first["rank"] if first else "0")
+    kind, said, hint = _said(own, rank)
     killed = f" ({signal.Signals(-code).name})" if code < 0 else ""
     who = f"rank {first['rank']}" if first else alone
     message = f"{what} failed: {who} ended with exit code {code}{killed}"
     hint = hint or "the last lines of its log stand below"
-    last = "\n".join(own[-LAST_LINES:])
+    # others fail because of it, with tracebacks longer than what it said itself
+    others = re.compile(rf"\[rank(?!{rank}\])\d+\]: ")
+    last = "\n".join([line for line in own if not others.match(line)][-LAST_LINES:])
     return kind(f"{message}: {said}" if said else message, hint=f"{hint}\n{last}")
 
 
@@ -155,7 +158,7 @@ def _signed(code: int) -> int:
 
 def _own(lines: Sequence[str]) -> list[str]:
     """The ranks' lines, up to the agent's final report."""
-    ends = [n for n, line in enumerate(lines) if AGENT in line and ONE_FAILURE.search(line)]
+    ends = [n for n, line in enumerate(lines) if ONE_FAILURE.search(line)]
     if ends:
         return list(lines[: ends[-1]])
     return list(itertools.takewhile(lambda line: AGENT not in line, lines))

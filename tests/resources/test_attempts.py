@@ -10,9 +10,8 @@ from resources.command import Ended
 from training.watchdog import BEAT, read_beats
 
 FAILED = (
-    "E1201 07:24:35.000000 4711 .venv/lib/python3.11/site-packages/torch/distributed/elastic/"
-    "multiprocessing/api.py:1003] failed (exitcode: {code}) local_rank: {local} (pid: {pid}) of "
-    "binary: /usr/bin/python"
+    "E1201 07:24:35.000000 4711 torch/distributed/elastic/multiprocessing/api.py:1003] failed "
+    "(exitcode: {code}) local_rank: {local} (pid: {pid}) of binary: /usr/bin/python"
 )
 
 
@@ -130,6 +129,15 @@ def test_the_last_of_several_failures_is_the_one_that_counts() -> None:
     error = failure("training of r", Ended(1, [FAILED.format(code=9, local=1, pid=3), *lines]))
     assert isinstance(error, ConfigError)
     assert error.message == "training of r failed: rank 0 ended with exit code 2: lr is 99"
+
+
+def test_the_last_lines_are_those_of_the_rank_that_failed_first() -> None:
+    """Without what others said, who fail because of it, and the report of the agent."""
+    others = [f"[rank0]:   File {n}" for n in range(30)]
+    after = ["Traceback (most recent call last):", '  File "/x/torch/distributed/run.py"']
+    end = FAILED.format(code=9, local=1, pid=3)
+    error = failure("training of r", Ended(1, ["fault: training.step", *others, end, *after]))
+    assert error.hint == "the last lines of its log stand below\nfault: training.step"
 
 
 def test_a_beat_that_is_cut_off_is_no_beat(tmp_path: Path) -> None:

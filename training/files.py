@@ -27,4 +27,5 @@ def sync_folder(path: Path) -> None:
 
 def reason(error: OSError) -> str:
     """What the system said, and of which file."""
-    return f"{error.strerror or error} ({error.filename})" if error.filename else str(error)
+    said = error.strerror or str(error)
+    return f"{said} ({error.filename})" if error.filename else said

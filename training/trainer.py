@@ -27,6 +27,7 @@ from training.optim import build_optimizer, set_rate
 from training.origin import samples_of_parent, start_weights, what_changed
 from training.parallel import parallelise
 from training.plan import Data, earlier_plan
+from training.prefetch import Prefetch
 from training.review import Review, quarantined
 from training.rewind import Rewind, latest_start, too_many
 from training.schedule import learning_rate
@@ -64,6 +65,9 @@ class Trainer:
         self.ledger = shared_ledger(config.out, world)
         self.review = Review(config, data.loader, self.ledger, world.first)
         self.course = Course(config, self.ledger.left_out)
+        self.prefetch = Prefetch(
+            data.loader, world.data_rank, world.data_size, pin=world.device.type == "cuda"
+        )
         self.seen = torch.zeros(vocabulary.size, dtype=torch.int32, device=world.device)
         """[vocabulary]: the accepted step that first had a token; 0 where none did."""
         self.step, self.tokens, self.finished = 0, 0, False
@@ -252,7 +256,8 @@ class Trainer:
         indices = self.course.indices(number)
         if self._new_data(number):
             self.guard.set_back()
-        batch = self.data.loader.batch(indices, world.data_rank, world.data_size)
+        then = self.course.indices(number + 1) if number < config.steps else None
+        batch = self.prefetch.batch(indices, then)
         fields = to_device(batch, world.device)
         mark("data")
         counts = shared_counts(batch, fields, self.vocabulary.size, stop, world)

@@ -111,10 +111,12 @@ def write_run(root: Path, name: str = "mini", **keys: Any) -> Path:
     return path
 
 
-def torchrun(run: Path, world: int = 2, **environment: str) -> subprocess.CompletedProcess[str]:
-    """The training program on `world` gloo processes."""
+def torchrun(
+    run: Path, world: int = 2, module: str = "training.train", **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """The training program, or another one, on `world` gloo processes."""
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    command += [f"--nproc-per-node={world}", "-m", "training.train", str(run)]
+    command += [f"--nproc-per-node={world}", "-m", module, str(run)]
     env = {k: v for k, v in os.environ.items() if not k.startswith(("DAGSTER_", "MLFLOW_"))}
     env |= {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)} | environment
     return subprocess.run(

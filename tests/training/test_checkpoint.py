@@ -4,6 +4,7 @@ import contextlib
 import json
 import resource
 import shutil
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.training.miniature import lines, torchrun, write_run
+from tests.training.miniature import lines, program, torchrun, write_run
 from training.checkpoint import Checkpoints, identity_of, state_of
 from training.errors import TrainingError
 from training.shards import read_sidecar
@@ -321,3 +322,35 @@ def test_a_run_goes_on_at_any_number_of_processes(tmp_path: Path) -> None:
     found = find(step.parent)
     assert found.step == 4
     assert found.skipped == ["step-6 was skipped: __2_0.distcp is absent"]
+
+
+@pytest.mark.slow
+def test_what_the_disk_refuses_one_rank_all_ranks_learn_at_the_same_step(tmp_path: Path) -> None:
+    run = write_run(tmp_path, max_failed_saves=1, steps=100_000)
+    done = torchrun(run, 2, module="tests.training.checkpoint_rank")
+    assert done.returncode == 0, done.stderr
+    first, second = (json.loads(run.with_suffix(f".{rank}.json").read_text()) for rank in (0, 1))
+    assert first == second, "the same at the same polls"
+    (told,) = first["told"]
+    assert told.endswith("step-2 could not be saved: File too large; training goes on")
+    assert "could not be saved: File too large" in first["error"], "no second one in a row"
+    assert first["newest"] == first["first"]["step"] == 1
+    assert first["last"]["step"] == first["step"] > 2
+
+
+@pytest.mark.faults
+@pytest.mark.shared
+def test_killed_while_a_save_is_under_way_the_one_before_counts(
+    shared: Path, tmp_path: Path
+) -> None:
+    case = json.loads((shared / "cases/checkpoints/async-purge.json").read_text())
+    keys = {"keep_checkpoints": case["keep_latest"], "checkpoint_every": 2, "eval_every": 0}
+    run = write_run(tmp_path, **keys)
+    killed = program(run, GRISTMILL_FAULT="training.checkpoint.written:2")
+    assert killed.returncode == -signal.SIGKILL
+    folder = tmp_path / "checkpoints/mini/checkpoints"
+    assert sorted(p.name for p in folder.iterdir()) == [LATEST, "step-2", "step-4.tmp"]
+    assert (folder / LATEST).read_text() == "step-2\n"
+    assert find(folder).step == 2
+    assert "resumed from step-2" in program(run).stdout
+    assert sorted(p.name for p in folder.iterdir()) == [LATEST, "step-10"]

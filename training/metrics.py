@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from training.checkpoint import write_text
+from training.process import print_line
 
 LINES = "metrics.jsonl"
 BEFORE_REWIND = "metrics-before-rewind-{}.jsonl"
@@ -129,7 +130,7 @@ class Progress:
 
     def say(self, text: str) -> None:
         """A line now."""
-        print(text, flush=True)
+        print_line(text)
         if self._pipes:
             self._pipes.log.info(text)
 

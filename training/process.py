@@ -63,6 +63,19 @@ def hold(path: Path, seconds: float) -> str | None:
     return None
 
 
+def print_line(text: str) -> None:
+    """A line on standard output, at once; none where nobody reads it any more.
+
+    When the launcher was killed, the ranks still have to save, and a broken pipe must not end them.
+    """
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+
+
 class StopRequest:
     """SIGTERM or SIGINT asks for a stop at the end of the step; a second deadline makes it sure."""
 

@@ -73,3 +73,29 @@ def test_a_stop_leaves_so_many_seconds_and_then_ends_the_process() -> None:
     )
     assert done.stdout == "inf \nTrue SIGTERM\n"
     assert (done.returncode, done.stderr) == (1, "not saved and ended within 2 s of SIGTERM\n")
+
+
+TALKING = """
+import sys
+from training.process import print_line
+sys.stdin.readline()
+for n in range(3):
+    print_line("line")
+sys.stderr.write("done")
+"""
+
+
+def test_a_log_that_nobody_reads_ends_nothing() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", TALKING],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    process.stdout.close()
+    process.stdout = None
+    assert process.communicate("go\n")[1] == "done"
+    assert process.returncode == 0

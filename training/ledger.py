@@ -67,7 +67,9 @@ class Ledger:
         """The quarantine that stops the run, unless its samples are left out by now."""
         for event in self.of("quarantine"):
             inside = (event["from_sample"], event["to_sample"])
-            if not any(a <= inside[0] and inside[1] <= b for a, b in self.left_out):
+            if event["stops"] and not any(
+                a <= inside[0] and inside[1] <= b for a, b in self.left_out
+            ):
                 return event
         return None
 

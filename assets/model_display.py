@@ -110,7 +110,7 @@ def spike_metadata(mill: Mill, out: Path) -> dict[str, Any]:
 def artifacts(mill: Mill, run: RunConfig) -> dict[str, str]:
     """Pages for MLflow: a spike each, and the early-run report with its curves."""
     pages = {
-        f"{spikes.FOLDER}/spike-step-{one.step}.md": spikes.page(one)
+        f"{spikes.FOLDER}/spike-{one.name}.md": spikes.page(one)
         for one in spikes.spikes_of(mill, run.out)
     }
     found = early_report(run.out)

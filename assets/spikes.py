@@ -59,6 +59,8 @@ class Spike:
     """The highest loss first."""
     signs: Sequence[str]
     """What is odd about the batch: repeats, duplicates, tokens never seen before."""
+    name: str = ""
+    """That of its file: a step that is refused again after a rewind has one of its own."""
 
 
 def spike_files(out: Path) -> list[Path]:
@@ -69,9 +71,13 @@ def spike_files(out: Path) -> list[Path]:
 
 def spikes_of(mill: Mill, out: Path) -> list[Spike]:
     """The last `MOST` spikes of a run with their documents looked up."""
-    reports = [json.loads(path.read_text(encoding="utf-8")) for path in spike_files(out)[-MOST:]]
+    files = spike_files(out)[-MOST:]
+    reports = [json.loads(path.read_text(encoding="utf-8")) for path in files]
     facts = look_up(mill, reports)
-    spikes = [_spike(report, facts) for report in reports]
+    spikes = [
+        replace(_spike(report, facts), name=path.stem)
+        for report, path in zip(reports, files, strict=True)
+    ]
     if not mill.config.display.excerpts:
         return spikes
     shown = {s.culprits[0].doc_id: s.culprits[0] for s in spikes if s.culprits}

@@ -127,8 +127,13 @@ class Report:
         measured = [{k: round(v, 6) for k, v in line.items()} for line in measured]
         if measured:
             counted = {f"spikes/{name}": n for name, n in self.counters().items()}
-            measured[-1] |= self.machine.read() | counted
+            measured[-1] |= self.machine.read() | counted | {"gate/armed": self._armed()}
         return measured
+
+    def _armed(self) -> float:
+        """1 where the gate has accepted steps enough to judge by them."""
+        guard = self.trainer.guard
+        return float(int(guard.accepted.item()) >= guard.settings.armed_after)
 
     def counters(self) -> dict[str, int]:
         """Events in the ledger of the run: skips, rewinds, quarantines."""

@@ -7,8 +7,8 @@ times that of other batches, and the gate refuses the step. The spike report the
 
 The gate judges by what it has seen from 64 accepted steps on, and the demo is over soon after.
 Which step takes which row is a pure function of plan and seed. So the seed of the demo's run is
-chosen: the smallest under which two to four rows of the file come while the gate is armed (five
-refused steps in fifty would take the run back to a checkpoint). Nothing else hangs on it.
+chosen: the smallest under which two rows of the file come soon after, and no more than four in all
+(five refused steps in fifty would take the run back to a checkpoint). Nothing else hangs on it.
 """
 
 from pathlib import Path
@@ -23,9 +23,12 @@ WORDS = (
 TIMES = 256
 URL = "https://files.millpond.example/logs/keyboard-tester.txt"
 SOURCE, RECORD_ID = "code", "millpond/logs/keyboard-tester.txt"
-ARMED, OVER = 67, 79
-"""Steps from and to which the rows must come: the gate is armed, and the demo is not over yet."""
-ROWS = range(2, 5)
+ARMED, SOON, OVER = 67, 79, 130
+"""From the first step on the gate is armed, after the last one the demo is over. It may be over
+soon after the second, so by then there must be two rows: of ten that were tried on their own, nine
+had a norm above the limit.
+"""
+LEAST, MOST = 2, 4
 LEAST_TOKENS = 200
 """Tokens of the file in a row, so that the row counts as one of its."""
 SEEDS = 2000
@@ -55,17 +58,17 @@ def seed_of(run_file: Path, shards: Path) -> int | None:
 
     config, place = load_run(run_file), place_in(shards)
     vocabulary, course = Vocabulary.open(config.tokenizer), Course(config)
-    wanted = range(course.samples_until(ARMED - 1), course.samples_until(OVER))
+    begin, soon, end = (course.samples_until(step) for step in (ARMED - 1, SOON, OVER))
     for seed in range(SEEDS):
         loader = open_data(
             config.model_copy(update={"seed": seed}), vocabulary, tokens=False
         ).loader
         rows = [
-            one
-            for one in loader.segments(wanted)
+            one.sequence
+            for one in loader.segments(range(begin, end))
             if (one.shard, one.document) == place and one.n_tokens >= LEAST_TOKENS
         ]
-        if len(rows) in ROWS:
+        if len(rows) <= MOST and sum(row < soon for row in rows) >= LEAST:
             return seed
     return None
 

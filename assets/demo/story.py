@@ -48,7 +48,8 @@ def write_report(
         times=times,
     )
     token = f"{data.token.shard}:{data.token.offset}" if data.token else None
-    data = replace(data, commands=commands(mill, token))
+    step = f"{run}:{data.spikes[0].step}" if data.spikes else None
+    data = replace(data, commands=commands(mill, token, step))
     path.write_text(render(data), encoding="utf-8")
     summary = figures(mill, root, run, sources)
     summary["spikes"] = rows(data.spikes)
@@ -91,8 +92,8 @@ def _bytes(mill: Mill, corpora: Sequence[str]) -> int:
     return sum(int(sums["bytes"]) for sums in sources)
 
 
-def commands(mill: Mill, token: str | None) -> list[tuple[str, str]]:
-    """What to try next, with this store's own names; `token` is SHARD:OFFSET."""
+def commands(mill: Mill, token: str | None, step: str | None) -> list[tuple[str, str]]:
+    """What to try next, with this store's own names; `token` SHARD:OFFSET, `step` RUN:N."""
     program, root = invoked(), shlex.quote(near(Path(mill.root.url)))
     listing = "https://data.commoncrawl.org/crawl-data/{snapshot}/warc.paths.gz"
     minutes = round(CRAWL_FILES * PAGES_A_FILE / pages_per_second(mill) / 60)
@@ -104,6 +105,7 @@ def commands(mill: Mill, token: str | None) -> list[tuple[str, str]]:
     gigabytes = CRAWL_FILES * GB_A_FILE
     url = shlex.quote(a_url(mill))
     of_token = f"{program} trace --root {root} --token {token}"
+    of_step = f"{program} trace --root {root} --step {step}"
     return [
         (
             "Open the Dagster UI and the MLflow UI: runs, partitions and checks are there",
@@ -112,6 +114,7 @@ def commands(mill: Mill, token: str | None) -> list[tuple[str, str]]:
         ("Ask what became of a page", f"{program} trace --root {root} --url {url}"),
         ("See every rule's value for it", f"{program} try {url} --root {root}"),
         *([("Ask where a token of the training data came from", of_token)] if token else []),
+        *([("List the documents of a step that was refused", of_step)] if step else []),
         (
             "See what another threshold would rebuild",
             f"{program} plan --root {root} --set filter.gopher.min_words=100",

@@ -83,6 +83,7 @@ def test_the_document_of_the_highest_loss_is_named_by_its_url(mill: Mill, tmp_pa
     out = write(tmp_path, report(name, 101), report(name, 70, loss="nan"))
     first, second = spikes_of(mill, out)
     assert (first.step, second.step) == (70, 101)
+    assert first.name == "step-70"
     assert first.loss == "nan"
     assert len(first.culprits) == 2 * SEQUENCES, "two documents of each of the sequences shown"
     top, below = first.culprits[:2]

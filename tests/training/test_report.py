@@ -21,7 +21,8 @@ EVERY_STEP = {
     "loss", "loss/web", "loss/code", "grad_norm", "entropy", "batch_entropy", "lr", "skipped",
     "tokens", "tokens_per_second", "mfu", "time/step", "time/data_wait",
 } | {f"time/{part}" for part in PARTS}  # fmt: skip
-EVERY_FLUSH = {"memory/resident_mib", "spikes/skips", "spikes/rewinds", "spikes/quarantines",
+EVERY_FLUSH = {"memory/resident_mib", "gate/armed", "spikes/skips", "spikes/rewinds",
+               "spikes/quarantines",
                "system/cpu_utilization_percentage", "system/process_cpu_percentage"}  # fmt: skip
 
 

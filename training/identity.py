@@ -5,8 +5,9 @@ SHA-256 of its bytes. What else a checkpoint holds (state of the guards, random 
 part of it: two runs with equal weights are the same model.
 
 While a checkpoint is saved the hash is taken from its files, each rank reading back its share of
-the tensors whole, whatever the layout. Gathering them over the network instead was measured on two
-processes: no faster, it needs collectives on meshes that training is using, and reads nothing back.
+the tensors whole, whatever the layout. Gathering them over gloo took 0.45 s, reading 0.52 s, at 10M
+parameters on two processes, with 1.9 x the CPU time (0.23 s, 0.12 s); and it needs collectives on
+meshes that training is using, and reads nothing back.
 """
 
 from __future__ import annotations

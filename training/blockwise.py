@@ -9,7 +9,8 @@ long sequence, and products in bfloat16 use the CPU's own instructions, which th
     float32     19 -> 18      78 -> 51      299 -> 179
     bfloat16    22 -> 8.5     73 -> 28      263 ->  95
 
-The weights of attention are kept for the backward pass: T*T/2 per head and sequence.
+Of a whole model of 6 layers x 384 at 512 tokens that is 1.07 times the speed in float32 and 1.25 in
+bfloat16. The weights of attention are kept for the backward pass: T*T/2 per head and sequence.
 """
 
 from __future__ import annotations

@@ -8,7 +8,8 @@ blocks   own product by blocks of queries, on CPUs: see `training.blockwise`
 varlen   flash attention over documents of different lengths, on GPUs in half precision
 flex     FlexAttention with a block mask, on GPUs
 
-`auto` takes varlen on a GPU in half precision (flex where it is missing) and blocks on a CPU.
+`auto` takes varlen on a GPU in half precision (flex where it is missing), and on a CPU blocks up to
+2,048 tokens, where the weights it keeps are a fraction of all activations, and sdpa above.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from training.errors import TrainingError
 from training.settings.model import AttentionKind
 
 HALF = (torch.bfloat16, torch.float16)
+LONGEST_BLOCKS = 2048
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,7 @@ def build_mask(kind: AttentionKind, documents_BT: Tensor | None, length: int, li
     is one document. `like`: any tensor with the dtype and device of the activations. Raises
     TrainingError where the kind cannot run there.
     """
-    chosen = choose(kind, like.device, like.dtype)
+    chosen = choose(kind, like.device, like.dtype, length)
     if chosen == "blocks":
         return Mask("blocks", seen=_additive(documents_BT, length, like))
     if documents_BT is None:
@@ -60,12 +62,12 @@ def build_mask(kind: AttentionKind, documents_BT: Tensor | None, length: int, li
     return Mask("flex", blocks=_block_mask(documents_BT))
 
 
-def choose(kind: AttentionKind, device: torch.device, dtype: torch.dtype) -> str:
+def choose(kind: AttentionKind, device: torch.device, dtype: torch.dtype, length: int = 0) -> str:
     """The kind that `auto` means on this device, or `kind`; TrainingError where it cannot run."""
     cuda = device.type == "cuda"
     if kind == "auto":
         if not cuda:
-            return "blocks"
+            return "blocks" if length <= LONGEST_BLOCKS else "sdpa"
         return "varlen" if dtype in HALF and varlen_call() is not None else "flex"
     if kind == "varlen" and (not cuda or dtype not in HALF or varlen_call() is None):
         message = f"attention is 'varlen', and it cannot run in {str(dtype)[6:]} on {device.type}"

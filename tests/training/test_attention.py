@@ -97,7 +97,8 @@ def test_flash_attention_would_see_the_documents_of_the_mask() -> None:
 
 def test_a_kind_that_cannot_run_here_is_refused() -> None:
     cpu = torch.device("cpu")
-    assert choose("auto", cpu, torch.float32) == "blocks"
+    assert choose("auto", cpu, torch.float32, 2048) == "blocks"
+    assert choose("auto", cpu, torch.float32, 2049) == "sdpa"
     with pytest.raises(TrainingError, match="'varlen', and it cannot run in bfloat16 on cpu"):
         choose("varlen", cpu, torch.bfloat16)
     with pytest.raises(TrainingError, match="'flex', which has no backward pass on a CPU"):

@@ -206,8 +206,10 @@ class Checkpoints:
     def newest(self, until: int | None = None) -> Found:
         """The newest good checkpoint (with `until`: not after that step), alike on every rank.
 
-        The files of a candidate are hashed by all ranks together.
+        The files of a candidate are hashed by all ranks together. No save may be under way: its
+        threads use the same process group.
         """
+        assert self._thread is None, "wait for the save that is under way"
         found = first_says(self._candidates(until) if self.world.first else None, self._savers)
         if isinstance(found, Found):
             return found
@@ -255,6 +257,7 @@ class Checkpoints:
         before anything is loaded where the checkpoint belongs to another configuration, tokenizer
         or data, naming which, unless `accepted` names it; and where it is of another model.
         """
+        assert self._thread is None, "wait for the save that is under way"
         record = read_record(path)
         for name, value in self.stamps.items():
             if record["stamps"].get(name) != value and name not in accepted:

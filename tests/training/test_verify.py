@@ -85,7 +85,7 @@ def test_only_finished_ones_are_seen(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("keep", "every", "stay"),
-    [(1, None, {500}), (2, None, {500, 400}), (1, 200, {500, 400, 200}), (4, 7, {200, 300, 400, 500})],
+    [(1, None, {500}), (2, None, {500, 400}), (1, 200, {500, 400, 200}), (3, 7, {500, 400, 300})],
 )  # fmt: skip
 def test_the_newest_and_every_so_many_are_kept(
     keep: int, every: int | None, stay: set[int]

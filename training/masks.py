@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask
 
-from training.errors import TrainingError
+from training.errors import RunConfigError
 from training.settings.model import AttentionKind
 
 HALF = (torch.bfloat16, torch.float16)
@@ -48,7 +48,7 @@ def build_mask(kind: AttentionKind, documents_BT: Tensor | None, length: int, li
 
     A token sees itself and earlier ones of the same value in `documents_BT`; without it a sequence
     is one document. `like`: any tensor with the dtype and device of the activations. Raises
-    TrainingError where the kind cannot run there.
+    RunConfigError where the kind cannot run there.
     """
     chosen = choose(kind, like.device, like.dtype, length)
     if chosen == "blocks":
@@ -63,7 +63,7 @@ def build_mask(kind: AttentionKind, documents_BT: Tensor | None, length: int, li
 
 
 def choose(kind: AttentionKind, device: torch.device, dtype: torch.dtype, length: int = 0) -> str:
-    """The kind that `auto` means on this device, or `kind`; TrainingError where it cannot run."""
+    """The kind that `auto` means on this device, or `kind`; RunConfigError where it cannot run."""
     cuda = device.type == "cuda"
     if kind == "auto":
         if not cuda:
@@ -72,10 +72,10 @@ def choose(kind: AttentionKind, device: torch.device, dtype: torch.dtype, length
     if kind == "varlen" and (not cuda or dtype not in HALF or varlen_call() is None):
         message = f"attention is 'varlen', and it cannot run in {str(dtype)[6:]} on {device.type}"
         hint = "it needs a GPU, dtype: bfloat16 and torch.nn.attention.varlen; set attention: auto"
-        raise TrainingError(message, hint=hint)
+        raise RunConfigError(message, hint=hint)
     if kind == "flex" and not cuda and torch.is_grad_enabled():
         message = "attention is 'flex', which has no backward pass on a CPU"
-        raise TrainingError(message, hint="set attention: auto")
+        raise RunConfigError(message, hint="set attention: auto")
     return kind
 
 

@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 import torch
 import torch.nn.functional as F
 from pydantic import ValidationError
 
+from tests.training.miniature import TINY, write_run
 from training.feedforward import MLP
 from training.model import Decoder
 from training.moe import MoE, balance_loss, count, routers, set_loss_scale, update_biases
@@ -13,8 +17,8 @@ from training.settings.model import ModelConfig, MoeConfig
 NO = torch.tensor(False)
 
 
-def build(**keys: object) -> MoE:
-    moe = MoeConfig(**{"n_experts": 8, "top_k": 2, "expert_ffn": 16} | keys)  # type: ignore[arg-type]
+def build(**keys: Any) -> MoE:
+    moe = MoeConfig(**{"n_experts": 8, "top_k": 2, "expert_ffn": 16} | keys)
     torch.manual_seed(0)
     layer = MoE(ModelConfig(layers=2, dim=16, heads=2, kv_heads=1, ffn=32, moe=moe))
     for parameter in layer.parameters():
@@ -164,6 +168,33 @@ def test_bfloat16_and_no_tokens_go_through() -> None:
     assert nothing.shape == (0, 16)
 
 
+def test_biases_go_on_from_a_checkpoint(tmp_path: Path, trainer_of: Any) -> None:
+    model = TINY["model"] | {"moe": {"n_experts": 4, "top_k": 2, "expert_ffn": 16}}
+    path = write_run(tmp_path, model=model, steps=6)
+
+    def step(trainer: Any) -> dict[str, Any]:
+        values, _ = trainer.train_step(False)
+        trainer.advance()
+        return {name: float(value) for name, value in values.items()}
+
+    whole = trainer_of(path)
+    for _ in range(3):
+        step(whole)
+    whole.save()
+    whole.checkpoints.wait()
+    (router,) = routers(whole.model)
+    before = router.e_score_correction_bias.clone()
+    assert before.abs().max() > 0
+    later = [step(whole) for _ in range(2)]
+    resumed = trainer_of(path)
+    resumed.resume()
+    (router,) = routers(resumed.model)
+    assert torch.equal(router.e_score_correction_bias, before)
+    again = [step(resumed) for _ in range(2)]
+    for key in ("loss", "grad_norm", "experts/most", "experts/idle"):
+        assert [x[key] for x in again] == [x[key] for x in later], key
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # tracing does what torch itself warns of
 def test_a_block_with_experts_compiles_as_one_graph() -> None:
@@ -198,9 +229,9 @@ def test_a_block_with_experts_compiles_as_one_graph() -> None:
         ({"head_size": 7}, "head_size 7 must be even"),
     ],
 )
-def test_shapes_that_do_not_fit_are_refused(keys: dict[str, object], said: str) -> None:
+def test_shapes_that_do_not_fit_are_refused(keys: dict[str, Any], said: str) -> None:
     with pytest.raises(ValidationError, match=said):
-        ModelConfig(**keys)  # type: ignore[arg-type]
+        ModelConfig(**keys)
 
 
 def test_shapes_that_just_fit() -> None:

@@ -30,22 +30,19 @@ from training.errors import TrainingError
 from training.files import reason
 from training.files import write_text as write_text
 from training.identity import identity_of as identity_of
-from training.saver import Place, all_say, commit, first_says, remove
+from training.saver import Place, commit, remove
 from training.state import Staging, State, generators, other_model, restore
 from training.state import state_of as state_of
+from training.together import first_of, first_says, shared_fault
 from training.verify import (
     LATEST,
     Found,
     complete_steps,
     fault_of,
-    fault_of_bytes,
-    fault_of_sizes,
-    files_of,
     find,
     is_foreign,
     passed_over,
     read_record,
-    shares,
     step_of,
 )
 from training.world import World
@@ -271,24 +268,6 @@ class Checkpoints:
         check_model(path, first_of(other_model(path, model), self._savers))
         extra = restore(path, model, optimizer, self._savers, self.world.rank)
         return record | {"extra": extra}
-
-
-def shared_fault(path: Path, group: dist.ProcessGroup | None) -> str | None:
-    """Why a checkpoint does not count, or None; the ranks of a group hash a share of it each."""
-    rank, size = dist.get_rank(group), dist.get_world_size(group)
-    try:
-        files = files_of(path)
-        mine = shares({name: told["bytes"] for name, told in files.items()}, size)[rank]
-        why = fault_of_sizes(path, files)
-        why = why or fault_of_bytes(path, {name: files[name] for name in mine})
-    except TrainingError as error:
-        why = error.message
-    return first_of(why, group)
-
-
-def first_of(why: str | None, group: dist.ProcessGroup | None) -> str | None:
-    """What the first rank that found something says, on all ranks."""
-    return next((one for one in all_say(why, group) if one is not None), None)
 
 
 def check_model(path: Path, why: str | None) -> None:

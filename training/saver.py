@@ -33,6 +33,7 @@ from training.faults import fault
 from training.files import reason, sync_folder, write_text
 from training.identity import digests_in, identity_from
 from training.state import State
+from training.together import all_say, first_of, first_says
 from training.verify import (
     LATEST,
     RECORD,
@@ -113,7 +114,7 @@ def verify(folder: Path, files: Files, place: Place) -> str | None:
     mine = parts[(place.rank + 1) % place.size]
     share = {name: files[name] for name in mine}
     why = fault_of_sizes(folder, share) or fault_of_bytes(folder, share)
-    return next((why for why in all_say(why, place.group) if why is not None), None)
+    return first_of(why, place.group)
 
 
 def clear(folder: Path) -> str | None:
@@ -166,20 +167,6 @@ def remove(path: Path) -> None:
     gone = path.with_name(f"{path.name}.tmp")
     path.rename(gone)
     shutil.rmtree(gone)
-
-
-def first_says(value: Any, group: dist.ProcessGroup | None) -> Any:
-    """What the first rank says, on all ranks."""
-    box: list[Any] = [value]
-    dist.broadcast_object_list(box, src=0, group=group)
-    return box[0]
-
-
-def all_say(value: Any, group: dist.ProcessGroup | None) -> list[Any]:
-    """What every rank says, by rank."""
-    box: list[Any] = [None] * dist.get_world_size(group)
-    dist.all_gather_object(box, value, group=group)
-    return box
 
 
 class HashingFiles(FileSystem):

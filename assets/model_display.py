@@ -58,10 +58,11 @@ def run_metadata(
         if server := os.environ.get(MLFLOW_URL):
             address = run_url(server, link["experiment_id"], link["run_id"])
             shown["mlflow"] = dg.MetadataValue.url(address)
+    shown |= spike_metadata(mill, run.out)
     shown |= {"loss_curve": loss_curve(lines), "curves": plots.curves(lines)}
     if lines:
         shown["time_of_a_step"] = time_split(lines)
-    return shown | early_metadata(run, lines) | spike_metadata(mill, run.out)
+    return shown | early_metadata(run, lines)
 
 
 def early_metadata(run: RunConfig, lines: Lines) -> dict[str, Any]:

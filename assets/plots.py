@@ -50,7 +50,7 @@ def charts(lines: Lines, reference: tuple[str, Lines] | None = None) -> list[tup
         losses.append(Line(reference[0], points(seen, "loss", "tokens")))
         note = f"Training loss by tokens; dashed: {reference[0]}."
     unigram = [y for _, y in points(lines, "batch_entropy")]
-    level = (sum(unigram) / len(unigram), "guessing by frequency") if unigram else None
+    level = (sum(unigram) / len(unigram), "entropy of a batch's own tokens") if unigram else None
     both = [Line("entropy", points(lines, "entropy")), Line("loss", points(lines, "loss"))]
     norm = [Line("gradient norm", points(lines, "grad_norm"))]
     if limits := points(lines, "gate/norm_limit"):

@@ -92,7 +92,7 @@ def test_the_early_report_is_written_once_and_compares(tmp_path: Path) -> None:
     early = Early(config)
     assert not early.due(59)
     assert early.due(60)
-    found: dict[str, Any] = early.write([dict(line, loss=line["loss"] * 1.05) for line in curve])
+    found: dict[str, Any] = early.write([dict(line, loss=line["loss"] * 1.08) for line in curve])
     assert (found["verdict"], found["steps"], found["reference"]) == ("watch", 60, "other")
     assert len(found["reasons"]) == 1
     assert not early.due(61)

@@ -124,7 +124,8 @@ class Trainer:
                 {"kind": "accept", "step": self.step, "changes": changes,
                  "config_hash": self.config.config_hash()}
             )  # fmt: skip
-            self.guard.set_back()
+            if changes.keys() - {"configuration"}:
+                self.guard.set_back()
 
     def _check_data(self, path: Path) -> None:
         """TrainingError that names the plan to go on with, where a newer one took its place."""

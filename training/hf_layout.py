@@ -181,8 +181,12 @@ def vocabulary_of_hf(folder: Path) -> int:
     return int(read_json(folder / "config.json")["vocab_size"])
 
 
-def check_hf(folder: Path, config: ModelConfig, vocab_size: int) -> None:
-    """TrainingError, naming what differs, where weights of `folder` do not fit a model."""
+def check_hf(folder: Path, config: ModelConfig, vocab_size: int, tokenizer: Path) -> None:
+    """TrainingError, naming what differs, where weights of `folder` do not fit a run.
+
+    Its table may have more rows than the tokenizer has entries, as published ones are filled up;
+    then it must hold the same `tokenizer.json`, and the further rows are left out.
+    """
     theirs = shape_of_hf(folder)
     ours = config.model_dump()
     if theirs["head_size"] is None and ours["head_size"] == config.dim // config.heads:
@@ -195,11 +199,22 @@ def check_hf(folder: Path, config: ModelConfig, vocab_size: int) -> None:
         )
         message = f"the weights in {folder} do not fit the run: {told}"
         raise TrainingError(message, hint="leave these keys out of the run file, or set them so")
-    if (rows := vocabulary_of_hf(folder)) != vocab_size:
+    rows, known = vocabulary_of_hf(folder), (folder / "tokenizer.json").is_file()
+    if rows < vocab_size or (rows > vocab_size and not known):
         message = (
             f"{folder} has a vocabulary of {rows}, and the run's tokenizer one of {vocab_size}"
         )
         raise TrainingError(message, hint="take the tokenizer that the model was trained with")
+    if known:
+        _check_tokenizer(folder / "tokenizer.json", tokenizer)
+
+
+def _check_tokenizer(theirs: Path, ours: Path) -> None:
+    """TrainingError where entries have other numbers: the weights would mean other tokens."""
+    there, here = (dict(read_json(path)["model"]["vocab"]) for path in (theirs, ours))
+    if n := sum(there.get(entry) != here.get(entry) for entry in there.keys() | here.keys()):
+        message = f"{n} entries of {theirs} and of the run's tokenizer {ours} differ"
+        raise TrainingError(message, hint=f"set tokenizer: {theirs}, and tokenize the data with it")
 
 
 def _differences(theirs: Any, ours: Any, key: str) -> Iterator[tuple[str, Any, Any]]:

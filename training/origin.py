@@ -30,7 +30,7 @@ def start_weights(
     New weights are there already. TrainingError where those from elsewhere do not fit.
     """
     if config.weights is not None:
-        check_hf(config.weights, config.model, vocab_size)
+        check_hf(config.weights, config.model, vocab_size, config.tokenizer)
         load_hf(config.weights, model)
     if config.parent is None:
         return

@@ -77,7 +77,7 @@ def test_transformers_loads_it_offline_with_equal_logits(
     section = shape_of_hf(tmp_path / "hf")
     again = Decoder(ModelConfig(**section), opened.vocabulary.size, opened.config.context)
     again.init_weights(99)
-    check_hf(tmp_path / "hf", opened.config.model, opened.vocabulary.size)
+    check_hf(tmp_path / "hf", opened.config.model, opened.vocabulary.size, opened.config.tokenizer)
     load_hf(tmp_path / "hf", again)
     before, after = opened.model.state_dict(), again.state_dict()
     assert before.keys() == after.keys()

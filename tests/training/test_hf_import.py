@@ -95,21 +95,39 @@ def test_models_that_are_none_of_ours_are_refused(
 
 
 def test_a_run_that_differs_is_told_where(tmp_path: Path) -> None:
-    folder = folder_of(tmp_path / "hf", MIXED)
-    check_hf(folder, MIXED, 60)
+    folder, nowhere = folder_of(tmp_path / "hf", MIXED), tmp_path / "tokenizer.json"
+    check_hf(folder, MIXED, 60, nowhere)
     other = MIXED.model_copy(update={"ffn": 96, "init_std": 0.01})
     with pytest.raises(TrainingError, match=r"model.ffn is 96 here and 64 there"):
-        check_hf(folder, other, 60)
+        check_hf(folder, other, 60, nowhere)
     assert MIXED.moe is not None
     moe = MIXED.moe.model_copy(update={"n_experts": 8})
     with pytest.raises(TrainingError, match=r"model.moe.n_experts is 8 here and 4 there"):
-        check_hf(folder, MIXED.model_copy(update={"moe": moe}), 60)
+        check_hf(folder, MIXED.model_copy(update={"moe": moe}), 60, nowhere)
     with pytest.raises(TrainingError, match=r"model.moe is None here"):
-        check_hf(folder, DENSE, 60)
+        check_hf(folder, DENSE, 60, nowhere)
     with pytest.raises(TrainingError, match=r"model.moe is 'set' here"):
-        check_hf(folder_of(tmp_path / "dense", DENSE), MIXED, 60)
-    with pytest.raises(TrainingError, match="vocabulary of 60, and the run's tokenizer one of 61"):
-        check_hf(folder, MIXED, 61)
+        check_hf(folder_of(tmp_path / "dense", DENSE), MIXED, 60, nowhere)
+
+
+def test_a_table_may_be_longer_than_the_tokenizer_but_not_mean_other_tokens(
+    tmp_path: Path,
+) -> None:
+    folder = folder_of(tmp_path / "hf", DENSE)
+    ours = tmp_path / "tokenizer.json"
+    ours.write_text(json.dumps({"model": {"vocab": {"a": 0, "b": 1}}}))
+    for rows in (59, 61):
+        with pytest.raises(TrainingError, match=f"of 60, and the run's tokenizer one of {rows}"):
+            check_hf(folder, DENSE, rows, ours)
+    (folder / "tokenizer.json").write_text(ours.read_text())
+    check_hf(folder, DENSE, 59, ours)
+    short = Decoder(DENSE, 59, 16)
+    short.init_positions()
+    load_hf(folder, short)
+    assert torch.equal(short.lm_head.weight, built(DENSE, 1).lm_head.weight[:59])
+    (folder / "tokenizer.json").write_text(json.dumps({"model": {"vocab": {"a": 1, "c": 0}}}))
+    with pytest.raises(TrainingError, match=r"3 entries of .* and of the run's tokenizer"):
+        check_hf(folder, DENSE, 59, ours)
 
 
 def test_damaged_folders_are_named(tmp_path: Path) -> None:

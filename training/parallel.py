@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 
+from training.compiling import compile_block, compiles
 from training.config import RunConfig
 from training.expert_parallel import share_experts
 from training.float8 import check_float8, use_float8
@@ -163,20 +164,10 @@ def parallelise(model: Decoder, world: World, config: RunConfig) -> ParallelMode
             use_float8(block)
         if parallel.recompute != "none":
             recompute_in_backward(block, parallel.recompute)
-        if compiles(parallel.compile, world.device) and _can_compile(config):
-            block.compile()
+        if compiles(parallel.compile, world.device):
+            compile_block(block, getattr(torch, config.dtype), shared=bool(experts))
     shard(model, world, config.dtype, experts)
     return ParallelModel(model, world, config, vocab_size)
-
-
-def compiles(wanted: str, device: torch.device) -> bool:
-    """Whether blocks are compiled: `auto` is on GPUs only."""
-    return wanted == "on" or (wanted == "auto" and device.type == "cuda")
-
-
-def _can_compile(config: RunConfig) -> bool:
-    """Compiled, torch knows the grouped product of experts in bfloat16 only."""
-    return config.model.moe is None or config.dtype == "bfloat16"
 
 
 def shard(model: Decoder, world: World, dtype: str, experts: Sequence[nn.Module] = ()) -> None:

@@ -10,7 +10,6 @@ checkpoint made with it would not load without it.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, Literal
 
 from torch import nn
@@ -36,15 +35,19 @@ KEPT = (
 
 def recompute_in_backward(block: nn.Module, mode: Literal["selective", "full"]) -> None:
     """Let a block compute its activations again in the backward pass."""
+    inner: Any = block.forward
     extra: dict[str, Any] = {"context_fn": _selective} if mode == "selective" else {}
-    wrapped: Any = partial(
-        checkpoint,
-        block.forward,
-        use_reentrant=False,
-        preserve_rng_state=False,  # nothing in a block is drawn at random
-        **extra,
-    )
-    block.forward = wrapped
+
+    def forward(*inputs: Any) -> Any:  # `partial(checkpoint, ...)` would be left out of compiling
+        return checkpoint(
+            inner,
+            *inputs,
+            use_reentrant=False,
+            preserve_rng_state=False,  # nothing in a block is drawn at random
+            **extra,
+        )
+
+    block.forward = forward  # type: ignore[method-assign]
 
 
 def _selective() -> tuple[Any, Any]:

@@ -8,10 +8,11 @@ import torch
 from torch import nn
 
 from tests.training.miniature import lines, program, torchrun, write_run
+from training.compiling import compile_block, compiles
 from training.config import load_run
 from training.model import Decoder
 from training.norms import clip_gradients, gradient_norm
-from training.parallel import compiles, micro_batch, parallelise
+from training.parallel import micro_batch, parallelise
 from training.pipelining import keep_stage, layers_of_stage
 from training.recompute import recompute_in_backward
 from training.settings.model import ModelConfig
@@ -170,3 +171,14 @@ def test_blocks_are_compiled_on_gpus_only_unless_told() -> None:
     assert not compiles("auto", torch.device("cpu"))
     assert compiles("on", torch.device("cpu"))
     assert not compiles("off", torch.device("cuda"))
+
+
+# torch's own compiler says so of itself when it is imported
+@pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated:DeprecationWarning")
+def test_experts_are_compiled_where_torch_can() -> None:
+    dense, mixed = decoder(moe={"n_experts": 4, "top_k": 2, "expert_ffn": 16}).layers[:2]
+    around = [mixed.self_attn, mixed.mlp.shared_experts]
+    assert compile_block(dense, torch.float32, shared=True) == [dense]
+    assert compile_block(mixed, torch.float32, shared=False) == around
+    assert compile_block(mixed, torch.bfloat16, shared=True) == around
+    assert compile_block(mixed, torch.bfloat16, shared=False) == [mixed]

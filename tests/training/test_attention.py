@@ -8,7 +8,7 @@ import torch.nn.functional as F
 
 from training.attention import attend
 from training.blockwise import Blockwise
-from training.errors import TrainingError
+from training.errors import RunConfigError
 from training.masks import (
     build_mask,
     choose,
@@ -99,9 +99,9 @@ def test_a_kind_that_cannot_run_here_is_refused() -> None:
     cpu = torch.device("cpu")
     assert choose("auto", cpu, torch.float32, 2048) == "blocks"
     assert choose("auto", cpu, torch.float32, 2049) == "sdpa"
-    with pytest.raises(TrainingError, match="'varlen', and it cannot run in bfloat16 on cpu"):
+    with pytest.raises(RunConfigError, match="'varlen', and it cannot run in bfloat16 on cpu"):
         choose("varlen", cpu, torch.bfloat16)
-    with pytest.raises(TrainingError, match="'flex', which has no backward pass on a CPU"):
+    with pytest.raises(RunConfigError, match="'flex', which has no backward pass on a CPU"):
         choose("flex", cpu, torch.float32)
     with torch.no_grad():
         assert choose("flex", cpu, torch.float32) == "flex"

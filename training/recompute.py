@@ -47,7 +47,7 @@ def recompute_in_backward(block: nn.Module, mode: Literal["selective", "full"]) 
             **extra,
         )
 
-    block.forward = forward  # type: ignore[method-assign]
+    block.forward = forward
 
 
 def _selective() -> tuple[Any, Any]:

@@ -144,11 +144,11 @@ def moe_7b_a1b() -> Recipe:
     A token passes 1.1B of them besides the embeddings.
 
     Sizes, rate, batch (4M tokens) and warm-up follow OLMoE-1B-7B (arXiv:2409.02060); router, shared
-    expert, dense first layer, the weight of the balance loss and the factor 2.5 are DeepSeek-V3's
+    expert, dense first layer and the weight of the balance loss are DeepSeek-V3's
     (arXiv:2412.19437), and dots.llm1's, in whose layout it is exported.
     """
     experts = MoeConfig(
-        n_experts=64, top_k=8, expert_ffn=1024, shared=1, first_dense=1, scaling=2.5, aux_loss=1e-4
+        n_experts=64, top_k=8, expert_ffn=1024, shared=1, first_dense=1, aux_loss=1e-4
     )
     model = ModelConfig(
         layers=16, dim=2048, heads=16, kv_heads=8, ffn=9216, rope_theta=500_000, moe=experts

@@ -30,7 +30,8 @@ class MoeConfig(Section):
     first_dense: int = Field(default=1, ge=0, le=512)
     """Layers at the bottom that keep one dense block of width `ffn`."""
     scaling: float = Field(default=1.0, gt=0, le=100)
-    """Factor on the gate weights after they were normalised to a sum of 1."""
+    """Factor on the gate weights after they were normalised to a sum of 1. Other than 1 it is not
+    portable: `transformers` applies it to the routed experts alone, vLLM to the shared ones too."""
     bias_rate: float | None = Field(default=None, ge=0, le=1)
     """Step of the bias that levels the load; default: from the length of the run, see `rate`."""
     aux_loss: float = Field(default=0.0, ge=0, le=1)

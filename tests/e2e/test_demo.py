@@ -14,6 +14,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from assets.demo.poison import URL
 from tests.e2e.command import gristmill
 from tests.e2e.demo import Demo, command, environment, undisturbed
 
@@ -85,6 +86,20 @@ def test_the_model_knows_more_than_how_often_each_token_occurs(demo: Demo) -> No
     assert held_out["bytes"] > 20_000
     groups = json.loads((demo.root / "evaluation/demo/evaluation.json").read_text())["groups"]
     assert {one["source"] for one in groups} == {"code", "web"}
+
+
+def test_the_planted_document_is_refused_and_named(demo: Demo) -> None:
+    spikes = demo.result["spikes"]
+    assert URL in [one["highest loss"] for one in spikes]
+    run = demo.root / "checkpoints/demo"
+    lines = [json.loads(text) for text in (run / "metrics.jsonl").read_text().splitlines()]
+    refused = [line["step"] for line in lines if line["skipped"]]
+    assert [one["step"] for one in spikes] == refused
+    assert {f"step-{step}.json" for step in refused} == {p.name for p in run.glob("spikes/*")}
+    assert f"{URL}  (planted" in demo.told
+    page = (demo.root / "report.html").read_text()
+    assert "What hurt the model" in page
+    assert URL in page
 
 
 def test_transformers_loads_the_model_offline(demo: Demo) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.training.miniature import lines, program, result, write_run
+from tests.training.miniature import lines, program, result, torchrun, write_run
 from training.config import load_run
 from training.early import FILE
 from training.flops import flops_per_token
@@ -52,6 +52,19 @@ def test_every_number_of_a_step_is_in_its_line(run: Path) -> None:
     assert [line["step"] for line in found if "update_ratio" in line] == [3, 6, 9, 12]
     assert [line["step"] for line in found if "memory/resident_mib" in line] == [4, 8, 12]
     assert all(0 < line["update_ratio"] < 0.5 for line in found if "update_ratio" in line)
+
+
+@pytest.mark.slow
+def test_sharded_weights_are_measured_as_whole_ones(run: Path, tmp_path: Path) -> None:
+    watch = {"weights_every": 3, "early_steps": 10}
+    two = write_run(tmp_path, steps=12, log_every=4, watch=watch)
+    done = torchrun(two, 2)
+    assert done.returncode == 0, done.stderr
+    for one, other in zip(lines(run), lines(two), strict=True):
+        names = [name for name in one if name.startswith(("param", "loss"))]
+        assert [one[n] for n in names] == pytest.approx([other[n] for n in names], rel=1e-4)
+        # Adam's first steps make much of gradients that are nearly nothing
+        assert one.get("update_ratio", 1) == pytest.approx(other.get("update_ratio", 1), rel=1e-2)
 
 
 def test_the_losses_of_sources_make_up_the_loss(run: Path) -> None:

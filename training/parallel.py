@@ -190,9 +190,10 @@ def shard(model: Decoder, world: World, dtype: str, experts: Sequence[nn.Module]
     parts += [(module, data_mesh(world, world.mesh, "shard")) for module in (*model.layers, model)]
     for module, mesh in parts:
         fully_shard(module, mesh=mesh, mp_policy=policy, reshard_after_forward=reshard)
-    # add gradients up over ranks, do not average them: the loss is scaled by the global count
+    # add gradients up over ranks, do not average them: the loss is scaled by the global count.
+    # One process adds nothing up, and there a factor would cost a division of every gradient
     for module in model.modules():
-        if isinstance(module, FSDPModule):
+        if isinstance(module, FSDPModule) and world.size > 1:
             module.set_gradient_divide_factor(1.0)
             module.set_force_sum_reduction_for_comms(True)
 

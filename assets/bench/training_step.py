@@ -54,6 +54,7 @@ def _run(material: Material, **keys: Any) -> "RunConfig":
         "steps": WARM + STEPS,
         "eval_every": 0,
         "log_every": STEPS // 2,
+        "lr": 1e-3,
         "nproc_per_node": 1,
         "device": "cpu",
     }

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from training.attention import rotate
 from training.flops import parameter_count
 from training.model import Decoder
 from training.recipes import RECIPES
@@ -61,3 +62,23 @@ def test_parameters_are_counted_without_building(name: str, tied: bool) -> None:
     with torch.device("meta"):
         model = Decoder(config, 500, 16)
     assert sum(p.numel() for p in model.parameters()) == parameter_count(config, 500)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_rotation_on_a_cpu_is_the_plain_one(dtype: torch.dtype) -> None:
+    draw = torch.Generator().manual_seed(0)
+    x = torch.randn(2, 5, 3, 8, generator=draw).to(dtype).requires_grad_()
+    angles = torch.rand(2, 5, 4, generator=draw) * 6
+    gradient = torch.randn(2, 3, 5, 8, generator=draw).to(dtype)
+    ours = rotate(x.transpose(1, 2), angles.cos(), angles.sin())
+    ours.backward(gradient)
+    found, x.grad = x.grad, None
+    a, b = x.transpose(1, 2).float().chunk(2, -1)
+    cos, sin = angles.cos()[:, None], angles.sin()[:, None]
+    plain = torch.cat((a * cos - b * sin, a * sin + b * cos), -1).type_as(x)
+    plain.backward(gradient)
+    assert found is not None
+    assert x.grad is not None
+    close = 1e-6 if dtype == torch.float32 else 2e-2
+    assert torch.allclose(ours, plain, atol=close)
+    assert torch.allclose(found, x.grad, atol=close)

@@ -21,7 +21,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-POINTS = 900  # MLflow takes 1,000 a request
+MOST = 1000  # points a request, MLflow's limit
+POINTS = 900  # about so many are put into one
+MARK = "lr"
+"""Every step has it, and it is sent last: a step of which it is there is there as a whole."""
 LINES = 200  # read at a time
 WAITS = (0, 1, 3)  # seconds before each try of the last delivery
 CONFIGURATION = "configuration"  # artifact folder, see resources.tracking
@@ -98,8 +101,6 @@ class Tracker:
                     break
 
     def _deliver(self) -> bool:
-        from mlflow.exceptions import MlflowException
-
         try:
             delivery, step = self._delivery, self._step
             if delivery is None:
@@ -114,7 +115,7 @@ class Tracker:
                 if path.exists():
                     delivery.client.log_artifact(delivery.run_id, str(path), folder or None)
                 del self._files[0]
-        except (MlflowException, OSError) as error:
+        except Exception as error:  # a server has many ways to fail, and none may end training
             first = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
             self.problem = f"steps are not at MLflow yet: {first}"
             return False
@@ -151,7 +152,9 @@ class Delivery:
         while lines := self._read():
             for batch in batches([line for line, _ in lines if line["step"] > self._last]):
                 numbers = [point for line in batch for point in points(line)]
-                self.client.log_batch(self.run_id, metrics=numbers)
+                numbers.sort(key=lambda point: point.key == MARK)
+                for at in range(0, len(numbers), MOST):  # more only where one step has more
+                    self.client.log_batch(self.run_id, metrics=numbers[at : at + MOST])
                 self._last = batch[-1]["step"]
                 sent += len(batch)
             self._offset = lines[-1][1]
@@ -214,7 +217,7 @@ def adopt(client: Any, run_id: str, step: int) -> tuple[str, int]:
     """
     while newer := client.get_run(run_id).data.tags.get(SUPERSEDED):
         run_id = newer
-    last = max((m.step for m in client.get_metric_history(run_id, "lr")), default=0)
+    last = max((m.step for m in client.get_metric_history(run_id, MARK)), default=0)
     return (run_id, last) if last <= step else (successor(client, run_id, step), 0)
 
 

@@ -55,6 +55,17 @@ def test_requests_hold_whole_steps() -> None:
     assert list(batches([])) == []
 
 
+def test_a_step_may_have_more_numbers_than_a_request_takes(
+    client: Any, experiment: str, tmp_path: Path
+) -> None:
+    run_id = client.create_run(experiment).info.run_id
+    wide = line(1, 3.0) | {f"held_out/s{n}": 1.0 for n in range(1100)}
+    file = write(tmp_path / "metrics.jsonl", wide, line(2, 2.0))
+    assert Delivery(client.tracking_uri, run_id, file, 2).send() == 2
+    assert len(client.get_run(run_id).data.metrics) == 1104
+    assert adopt(client, run_id, 2) == (run_id, 2)
+
+
 @pytest.mark.shared
 def test_the_run_in_force_has_one_value_a_step(
     shared: Path, client: Any, experiment: str, tmp_path: Path

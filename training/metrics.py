@@ -63,11 +63,17 @@ class StepLog:
     def rewind(self, step: int) -> None:
         """Cut the file back to `step`; what went is kept in `metrics-before-rewind-<n>.jsonl`."""
         self._pending.clear()
-        lines = [json.dumps(line) for line in read_lines(self.path) if line["step"] > step]
         number = len(list(self.path.parent.glob(BEFORE_REWIND.format("*")))) + 1
-        kept = self.path.with_name(BEFORE_REWIND.format(number))
-        write_text(kept, "".join(f"{line}\n" for line in lines))
+        keep_before(self.path, number, step)
         cut_back(self.path, step)
+
+
+def keep_before(path: Path, rewind: int, step: int) -> None:
+    """Keep the lines after `step` that the n-th rewind takes back, unless they are kept already."""
+    kept = path.with_name(BEFORE_REWIND.format(rewind))
+    if not kept.exists():
+        lines = [json.dumps(line) for line in read_lines(path) if line["step"] > step]
+        write_text(kept, "".join(f"{line}\n" for line in lines))
 
 
 def to_host(values: Sequence[Tensor]) -> list[float]:

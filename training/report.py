@@ -18,7 +18,7 @@ from training.checkpoint import write_text
 from training.config import RECORD, RunConfig
 from training.evaluate import Score, Scores
 from training.flops import active_parameters, parameter_count
-from training.metrics import Line, Progress, StepLog, read_lines
+from training.metrics import LINES, Line, Progress, StepLog, keep_before, read_lines
 from training.observe import Machine
 from training.speed import Speed
 from training.stopwatch import Stopwatch
@@ -44,6 +44,8 @@ class Report:
             write_text(
                 config.out / RECORD, json.dumps(self._record(), indent=1, sort_keys=True) + "\n"
             )
+            if back := trainer.ledger.rewinds:  # a process killed in it did not come to this
+                keep_before(config.out / LINES, len(back), back[-1]["to_step"])
             self.log = StepLog(config.out, trainer.step)
             history = read_lines(self.log.path)
             self.last = history[-1] if history else {}

@@ -21,6 +21,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from training.model import Decoder
+from training.stopwatch import mark
 
 ON, BACK = 1, -1  # to the next stage, to the previous one
 Micro = Sequence[Tensor]
@@ -143,11 +144,13 @@ class Pipeline:
         loss_of: Callable[[Tensor, Micro], Tensor],
     ) -> Tensor:
         """The hidden state to send on (in the last stage nobody takes it)."""
+        mark("other")  # waiting for the neighbours
         if below is not None:
             below.requires_grad_()
         out = self.model(micro[0] if below is None else below, *micro[1:3])
         result = loss_of(out, micro) if self.last else out
         running.append(below, result)
+        mark("forward")
         return result.detach()
 
     def _exchange(
@@ -197,7 +200,9 @@ class _Running:
         model.set_requires_gradient_sync(not self.left)
         model.set_is_last_backward(not self.left)
         model.set_reshard_after_backward(not self.left)
+        mark("other")
         torch.autograd.backward(result, gradient)
+        mark("backward")
         return None if below is None else below.grad
 
 

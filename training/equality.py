@@ -71,6 +71,10 @@ ROWS = (
     ),
     Row("recompute: full, FSDP2 x 2", 2, EXACT, {"recompute": "full"}),
     Row("recompute: selective, FSDP2 x 2", 2, EXACT, {"recompute": "selective"}),
+    Row(
+        "compiler's graphs, tensor x 2, recompute", 2, EXACT,
+        {"tensor": 2, "recompute": "selective", "compile": "on"},
+    ),
     Row("bfloat16, float32 sums, FSDP2 x 2", 2, ROUGH, {}, {}, {"dtype": "bfloat16"}),
     Row("Muon, FSDP2 x 2", 2, ROUGH, {}, {}, {"optimizer": "muon"}),
     Row("Muon, FSDP2 x 2, tensor x 2", 4, ROUGH, {"tensor": 2}, {}, {"optimizer": "muon"}),
@@ -92,7 +96,7 @@ NOT_RUN = {
     "CPU offload of weights": "not built; FSDP2's needs an accelerator",
     "varlen and flex attention": "CUDA only, or no backward pass on CPUs",
     "float8": "matrix units of a GPU; its arithmetic is tested on CPUs by itself",
-    "compile": "over a minute a row on CPUs",
+    "kernels of the compiler": "over a minute a row on CPUs; only its graphs are run",
     "NCCL": "needs GPUs; this command uses it where there are enough",
 }
 Found = dict[str, Any]

@@ -165,7 +165,8 @@ def parallelise(model: Decoder, world: World, config: RunConfig) -> ParallelMode
         if parallel.recompute != "none":
             recompute_in_backward(block, parallel.recompute)
         if compiles(parallel.compile, world.device):
-            compile_block(block, getattr(torch, config.dtype), shared=bool(experts))
+            whole = layout.tensor == 1 or parallel.recompute != "full"
+            compile_block(block, getattr(torch, config.dtype), shared=bool(experts), whole=whole)
     shard(model, world, config.dtype, experts)
     return ParallelModel(model, world, config, vocab_size)
 

@@ -10,8 +10,9 @@ is taken where they are (`training.losses`).
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import Replicate, Shard
 from torch.distributed.tensor.parallel import (
@@ -39,11 +40,19 @@ def split_matrices(model: Decoder, mesh: DeviceMesh) -> None:
         "lm_head": ColwiseParallel(input_layouts=Shard(1), output_layouts=Shard(-1)),
     }
     _apply(model, mesh, ends)
+    if isinstance(model.embed_tokens, nn.Embedding):
+        model.embed_tokens.register_forward_hook(_arrived)
     if model.config.tied_embeddings and isinstance(model.embed_tokens, nn.Embedding):
         model.lm_head.weight = model.embed_tokens.weight  # both are cut along the vocabulary
     for block in model.layers:
         dense = not isinstance(block.mlp, MoE)
         _apply(block, mesh, _attention() | (_mlp() if dense else _mixture()))
+
+
+def _arrived(module: nn.Module, inputs: Any, output: Tensor) -> Tensor:
+    """The scattered embeddings, waited for: a compiled block sends no gradient into a tensor that
+    is still on its way (torch 2.13)."""
+    return output.clone()
 
 
 def _attention() -> dict[str, ParallelStyle]:

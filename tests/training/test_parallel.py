@@ -182,3 +182,5 @@ def test_experts_are_compiled_where_torch_can() -> None:
     assert compile_block(mixed, torch.float32, shared=False) == around
     assert compile_block(mixed, torch.bfloat16, shared=True) == around
     assert compile_block(mixed, torch.bfloat16, shared=False) == [mixed]
+    assert compile_block(mixed, torch.bfloat16, whole=False) == around
+    assert compile_block(dense, torch.float32, whole=False) == [dense.self_attn, dense.mlp]

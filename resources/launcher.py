@@ -30,6 +30,9 @@ from training.watchdog import VARIABLE as BEATS
 PROJECT = Path(__file__).parents[1]
 CPU_PROCESSES = 2
 PORT = 29400
+OWN_STORE = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+"""Each attempt's first rank serves a store of its own. With the agents' an agent publishes its
+address in its first round only, and a host that joins later waits for it until all fail."""
 KEEP_ALIVE = "keep_alive_interval=2,keep_alive_max_attempt=3"
 """A host that is silent for 6 s has left: with these it took 32 s to go on without it."""
 
@@ -138,7 +141,10 @@ def launch(
         tell(f"another host takes part with: {joining(run_file, run)}")
     before = _result(run)
     with _pipes(context) as variables, _beats() as beats:
-        full = environment({**(env or {}), **variables, BEATS: str(beats)})
+        variables |= {BEATS: str(beats)}
+        if run.launch.nodes > 1 or join is not None:
+            variables |= OWN_STORE
+        full = environment({**(env or {}), **variables})
         attempts = Attempts(run.out, beats, run.launch.restarts, tell)
         ended = _attempt(run, run_file, count, attempts, full, join, say, grace_seconds)
     result = _result(run)

@@ -95,27 +95,33 @@ def test_sigkill_of_the_dagster_worker(tmp_path: Path, undisturbed: list[float])
         largest_difference(run, undisturbed))  # fmt: skip
 
 
-def test_loss_of_a_node(tmp_path: Path, undisturbed: list[float]) -> None:
-    """Two agents, one rank each; the second one is killed with its rank, the first one goes on."""
+def test_a_node_that_joins_late_and_is_lost(tmp_path: Path, undisturbed: list[float]) -> None:
+    """Two agents with a rank each: the first trains alone, with the second, and alone again."""
     address = f"127.0.0.1:{free_port()}"
     settings = {"nodes": 2, "min_nodes": 1, "rendezvous": address, "last_call_seconds": 4}
-    run, mark = write(tmp_path, nproc_per_node=1, launch=settings), tmp_path / "mark"
-    first = Training.launch(run)
-    first.until(lambda: f"gristmill train {run} --join {address}" in first.text)
-    second = Training.launch(run, "--join", address, **fault(mark, "sleep"))
+    run = write(tmp_path, nproc_per_node=1, launch=settings, sigterm_seconds=29)
+    waits, mark = tmp_path / "waits", tmp_path / "mark"
+    early, late = ({"GRISTMILL_FAULT": f"training.step:{n}"} for n in (5, FAULT_STEP - 6))
+    first = Training.launch(run, **fault(waits, "pass", GRISTMILL_FAULT_DELAY="25") | early)
+    first.until(waits.exists)
+    assert f"gristmill train {run} --join {address}" in first.text
+    second = Training.launch(run, "--join", address, **fault(mark, "sleep") | late)
     first.until(mark.exists)
-    node = [*psutil.Process(second.process.pid).children(recursive=True)]
+    node = psutil.Process(second.process.pid)
     at = time.monotonic()
-    for process in [psutil.Process(second.process.pid), *node]:
+    for process in [node, *node.children(recursive=True)]:
         process.kill()
     second.wait()
     first.succeeded()
-    found = first.when(AGAIN, "because rank ")
+    both = first.text + second.text
+    assert "run mini stopped at step 6 (asked to stop)" in both, "saved for the one that joins"
+    assert "resumed from step-6" in both
+    assert "on 2 x cpu" in both
     assert result(run)["processes"] == 1
-    assert "on 2 x cpu" in first.text + second.text
-    goes_on = first.when("resumed from step-") - at
-    name = f"SIGKILL of a node of two (goes on with one process after {goes_on:.0f} s)"
-    row(name, found - at, lost(first), largest_difference(run, undisturbed))
+    found = first.when(AGAIN, "because rank ") - at
+    goes_on = [t for t, line in first.said if line.startswith("resumed from")][-1] - at
+    row(f"SIGKILL of a node of two (the other goes on alone after {goes_on:.0f} s)", found,
+        lost(first), largest_difference(run, undisturbed))  # fmt: skip
 
 
 def test_sigterm_to_the_ranks(tmp_path: Path, undisturbed: list[float]) -> None:

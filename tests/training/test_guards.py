@@ -96,6 +96,14 @@ def test_norms_are_judged_like_losses_and_skip_off_leaves_what_is_finite() -> No
     assert refused(off, [300.0, math.nan, 3.0]) == [1]
 
 
+def test_what_stands_out_step_after_step_is_let_through_until_it_ends() -> None:
+    gate = guard()
+    refused(gate, level(100))
+    assert refused(gate, [9.0, 9.0, 9.0, 9.0, 9.0, 3.2, 9.0]) == [0, 1, 2, 6]
+    assert refused(gate, [math.nan] * 5) == [0, 1, 2, 3, 4], "never what is not finite"
+    assert refused(guard(in_row=1), [*level(64), 9.0, 9.0]) == [64]
+
+
 def test_set_back_forgets_the_level_of_the_data_before() -> None:
     gate = guard()
     refused(gate, level(80))
@@ -107,7 +115,7 @@ def test_state_comes_back_as_it_was() -> None:
     gate, other = guard(), guard()
     refused(gate, [*level(80), math.nan])
     other.load_state_dict({name: t.clone() for name, t in gate.state_dict().items()})
-    assert float(other.in_row) == 1
+    assert (float(other.in_row), int(other.streak)) == (1, 1)
     assert refused(other, [4.39, 3.0]) == refused(gate, [4.39, 3.0]) == [0]
 
 

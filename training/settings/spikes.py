@@ -28,6 +28,9 @@ class SpikeConfig(Section):
     """Deviations above the median, each 1.4826 x MAD, that are a spike."""
     floor: float = Field(default=0.02, ge=0)
     """The least such distance, as a share of the median."""
+    in_row: int = Field(default=3, ge=1)
+    """Most steps in a row that are refused for standing out; then the weights are at fault, and
+    steps count, clipped, until one is below the limit."""
     rewind: bool = True
     """Go back to a checkpoint where refusing steps is not enough."""
     rewind_skips: int = Field(default=5, ge=2)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -13,8 +14,11 @@ import pytest
 from pipeline.errors import ConfigError, GristmillError
 from resources.attempts import failure
 from resources.command import run_command
-from resources.launcher import launch, process_count
+from resources.launcher import check_worlds, launch, meeting, process_count
 from tests.training.miniature import ROOT, write_run
+from training.config import load_run
+from training.errors import RunConfigError
+from training.settings.launch import LaunchConfig
 
 
 def alive(marker: str) -> list[int]:
@@ -135,6 +139,58 @@ def test_a_process_whose_beat_stopped_is_ended(tmp_path: Path, action: str, code
     said = [line for line in lines if line.startswith("rank 0 is stopped: process ")]
     assert len(said) == (1 if action == "stop" else 0), lines
     assert all("s after step 12;" in line for line in said)
+
+
+def options(**launch: object) -> list[str]:
+    return meeting("r", LaunchConfig.model_validate(launch))
+
+
+def test_where_agents_meet() -> None:
+    assert options() == ["--standalone"]
+    two = options(nodes=4, min_nodes=2, rendezvous="trainer-0:29500", last_call_seconds=9)
+    assert two[:4] == [
+        "--nnodes=2:4",
+        "--rdzv-backend=c10d",
+        "--rdzv-endpoint=trainer-0:29500",
+        "--rdzv-id=r",
+    ]
+    assert "is_host=True,join_timeout=120,last_call_timeout=9,keep_alive_interval=2" in two[4]
+    assert len(two) == 5
+    joins = meeting("r", LaunchConfig(nodes=2), "trainer-0:29500")
+    assert "--rdzv-endpoint=trainer-0:29500" in joins
+    assert "is_host=False" in joins[4]
+    assert options(nodes=2, rendezvous="127.0.0.1:29500")[5:] == ["--local-addr=127.0.0.1"]
+    assert f"--rdzv-endpoint={socket.getfqdn()}:29400" in options(nodes=2)
+
+
+@pytest.mark.parametrize(
+    ("launch", "processes", "complaint"),
+    [
+        ({"nodes": 2}, 2, None),
+        ({"nodes": 3}, 1, "global_batch 4 cannot be shared by 3 processes"),
+        ({"nodes": 4, "min_nodes": 2}, 1, "cannot be shared by 3 processes"),
+        ({"nodes": 2, "min_nodes": 1}, 2, None),
+    ],
+)
+def test_every_number_of_hosts_must_be_able_to_train(
+    tmp_path: Path, launch: dict[str, int], processes: int, complaint: str | None
+) -> None:
+    run = load_run(write_run(tmp_path, launch=launch))
+    if complaint is None:
+        check_worlds(run, processes)
+        return
+    with pytest.raises(RunConfigError, match=complaint):
+        check_worlds(run, processes)
+
+
+def test_a_recipe_that_does_not_fit_the_memory_is_refused_before_launch(tmp_path: Path) -> None:
+    model = {"layers": 512, "dim": 16384, "ffn": 53248}
+    file = write_run(tmp_path, recipe="dense_8b", model=model, nproc_per_node=2, device="cpu")
+    said: list[str] = []
+    with pytest.raises(RunConfigError, match=r"needs about .* GiB on 2 processes"):
+        launch(file, say=said.append)
+    assert said == []
+    assert not (tmp_path / "checkpoints").exists()
 
 
 def test_gpus_demanded_where_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,7 +30,7 @@ from tests.training.miniature import result
 pytestmark = pytest.mark.faults
 
 AGAIN = "attempt 2 of 101 begins, because"
-HANG = {"launch": {"hang_seconds": 5, "slow_seconds": 60}}
+HANG = {"launch": {"hang_seconds": 10, "slow_seconds": 60}}
 
 
 def resumed_from(training: Training, attempt: int = -1) -> int:
@@ -157,13 +157,13 @@ def test_sigterm_to_the_ranks(tmp_path: Path, undisturbed: list[float]) -> None:
 def test_a_rank_that_hangs(
     tmp_path: Path, undisturbed: list[float], action: str, name: str, told: str, because: str
 ) -> None:
-    """Found within `launch.hang_seconds`, 5 here; the log shows where it hung."""
+    """Found within `launch.hang_seconds`, 10 here; the log shows where it hung."""
     run, mark = write(tmp_path, **HANG), tmp_path / "mark"
     training = Training.launch(run, **fault(mark, action, rank=1)).succeeded()
     found = training.when(told) - training.when("fault: training.step")
     assert f"{AGAIN} rank 1 ended with exit {because} after step {FAULT_STEP}" in training.text
     assert ("in _hurt" in training.text) == (action == "sleep")
-    row(f"{name} (bound: 5 s)", found, lost(training), largest_difference(run, undisturbed))
+    row(f"{name} (bound: 10 s)", found, lost(training), largest_difference(run, undisturbed))
 
 
 def test_a_rank_that_dies_at_each_attempt(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 import dagster as dg
 
 from assets import display, plots, spikes
-from assets.report.fill import metrics
 from assets.trainstore import TrainStore
 from pipeline.mill import Mill
 from resources.tracking import TRAINING_PAGES, run_url
@@ -17,9 +16,13 @@ from training import early
 from training.config import RunConfig
 from training.errors import TrainingError
 from training.ledger import read_ledger
+from training.loglines import first_lines, some_lines
 
 MLFLOW_URL = "GRISTMILL_MLFLOW_URL"
 """Where MLflow's web UI is; set by `gristmill up`."""
+LINES = "metrics.jsonl"
+SHOWN = 4000
+"""Steps that curves are drawn of."""
 CURVE_ROWS = 20
 RESULTS = (
     "status", "reason", "step", "steps", "tokens", "loss", "parameters", "active_parameters",
@@ -47,7 +50,7 @@ def run_metadata(
 
     `link`: `run_id` and `experiment_id` at MLflow, where it has the run.
     """
-    lines = metrics(run.out)
+    lines = some_lines(run.out / LINES, SHOWN)
     shown: dict[str, Any] = dict(result.get("held_out") or {})
     shown |= {name: result[name] for name in RESULTS if result.get(name) is not None}
     if link.get("problem"):
@@ -62,10 +65,10 @@ def run_metadata(
     shown |= {"loss_curve": loss_curve(lines), "curves": plots.curves(lines)}
     if lines:
         shown["time_of_a_step"] = time_split(lines)
-    return shown | early_metadata(run, lines)
+    return shown | early_metadata(run)
 
 
-def early_metadata(run: RunConfig, lines: Lines) -> dict[str, Any]:
+def early_metadata(run: RunConfig) -> dict[str, Any]:
     """The early-run report: verdict, checks and the curves of those steps."""
     found = early_report(run.out)
     if found is None:
@@ -75,7 +78,7 @@ def early_metadata(run: RunConfig, lines: Lines) -> dict[str, Any]:
         shown["early_reasons"] = "; ".join(found["reasons"])
     names = ("name", "verdict", "value", "watch", "stop", "why")
     shown["early_checks"] = display.table({k: one[k] for k in names} for one in found["checks"])
-    seen = [line for line in lines if line["step"] <= found["of_steps"]]
+    seen = first_lines(run.out / LINES, found["of_steps"])
     return shown | {"early_curves": plots.curves(seen, reference(run))}
 
 
@@ -91,7 +94,7 @@ def reference(run: RunConfig) -> tuple[str, Lines] | None:
     if name is None:
         return None
     try:
-        return name, metrics(early.reference_file(run.parent_root, name).parent)
+        return name, some_lines(early.reference_file(run.parent_root, name), SHOWN)
     except TrainingError:  # a run that was deleted since
         return None
 
@@ -116,7 +119,7 @@ def artifacts(mill: Mill, run: RunConfig) -> dict[str, str]:
     }
     found = early_report(run.out)
     if found is not None:
-        lines = [line for line in metrics(run.out) if line["step"] <= found["of_steps"]]
+        lines = first_lines(run.out / LINES, found["of_steps"])
         texts = [f"Verdict: {found['verdict'] or 'too few steps'}.", *found["reasons"]]
         title = f"Early run of {run.name}: {found['steps']} steps"
         pages["early_report.html"] = plots.page(title, texts, lines, reference(run))

@@ -8,6 +8,7 @@ import base64
 import math
 from collections.abc import Mapping, Sequence
 from html import escape
+from statistics import median
 from typing import Any
 
 import dagster as dg
@@ -19,6 +20,8 @@ STYLE = (
     ".line{fill:none;stroke:#8a4b08;stroke-width:2}.second{stroke:#2b6cb0;stroke-dasharray:5 3}"
     ".dot{fill:#8a4b08}.reference{stroke:#888;stroke-dasharray:3 3}"
 )
+STEEP = 20
+"""Times its median that a gradient norm may be before the others are too flat to see."""
 Point = tuple[float, float]
 Lines = Sequence[Mapping[str, Any]]
 
@@ -37,6 +40,11 @@ def points(lines: Lines, key: str, x: str = "step") -> list[Point]:
     return [(at, float(v)) for at, v in found if isinstance(v, int | float) and math.isfinite(v)]
 
 
+def logarithms(line: Sequence[Point]) -> list[Point]:
+    """The points with the base-10 logarithm of their heights, those above 0."""
+    return [(x, math.log10(y)) for x, y in line if y > 0]
+
+
 def charts(lines: Lines, reference: tuple[str, Lines] | None = None) -> list[tuple[str, str, str]]:
     """(name, what it shows, SVG) of a run's curves; those without a point are left out.
 
@@ -52,14 +60,17 @@ def charts(lines: Lines, reference: tuple[str, Lines] | None = None) -> list[tup
     unigram = [y for _, y in points(lines, "batch_entropy")]
     level = (sum(unigram) / len(unigram), "entropy of a batch's own tokens") if unigram else None
     both = [Line("entropy", points(lines, "entropy")), Line("loss", points(lines, "loss"))]
-    norm = [Line("gradient norm", points(lines, "grad_norm"))]
+    norm, unit = [Line("gradient norm", points(lines, "grad_norm"))], "norm"
     if limits := points(lines, "gate/norm_limit"):
         norm.append(Line("limit of the gate", limits))
+    heights = [y for _, y in norm[0].points]
+    if heights and max(heights) > STEEP * median(heights) > 0:
+        norm, unit = [Line(one.name, logarithms(one.points)) for one in norm], "norm, log10"
     made = [
         ("loss", note, line_chart("Training loss", losses, x_label="tokens", y_label="nats per "
                                   "token", reference=level)),
         ("gradient_norm", "Gradient norm before clipping; dashed: the most that the gate lets by.",
-         line_chart("Gradient norm", norm, x_label="step", y_label="norm")),
+         line_chart("Gradient norm", norm, x_label="step", y_label=unit)),
         ("entropy", "Entropy of the predictions; dashed: the loss. Far below it is collapse.",
          line_chart("Entropy of the predictions", both, x_label="step", y_label="nats")),
         ("update_ratio", "Update/weight ratio of a step; near 0.001 in healthy runs.",

@@ -142,10 +142,11 @@ class Tracking:
 
         That is `run_id`, or what training has put in its place.
         """
-        from training.tracker import Delivery, last_step
+        from training.loglines import last_line
+        from training.tracker import Delivery
 
         with _reaching(self.uri):
-            delivery = Delivery(self.uri, run_id, file, last_step(file))
+            delivery = Delivery(self.uri, run_id, file, last_line(file).get("step", 0))
             delivery.send()
             return delivery.run_id
 

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from training.checkpoint import write_text
+from training.loglines import cut_back
 from training.process import print_line
 
 LINES = "metrics.jsonl"
@@ -111,15 +112,6 @@ def read_lines(path: Path) -> list[Line]:
         except ValueError:
             break
     return lines
-
-
-def cut_back(path: Path, step: int) -> int:
-    """Keep the lines up to `step`; returns how many went."""
-    lines = read_lines(path)
-    kept = [line for line in lines if line["step"] <= step]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_text(path, "".join(f"{json.dumps(line)}\n" for line in kept))
-    return len(lines) - len(kept)
 
 
 class Progress:

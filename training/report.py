@@ -18,6 +18,7 @@ from training.checkpoint import write_text
 from training.config import RECORD, RunConfig
 from training.evaluate import Score, Scores
 from training.flops import active_parameters, parameter_count
+from training.loglines import first_lines, last_line, whole_lines
 from training.metrics import LINES, Line, Progress, StepLog, keep_before, read_lines
 from training.observe import Machine
 from training.speed import Speed
@@ -47,8 +48,7 @@ class Report:
             if back := trainer.ledger.rewinds:  # a process killed in it did not come to this
                 keep_before(config.out / LINES, len(back), back[-1]["to_step"])
             self.log = StepLog(config.out, trainer.step)
-            history = read_lines(self.log.path)
-            self.last = history[-1] if history else {}
+            self.last = last_line(self.log.path)
             self.tracker = Tracker(self.log.path, trainer.step)
             self.progress = Progress(config.steps, trainer.step)
             self.watch, self.machine = Stopwatch(world.device), Machine(world.device)
@@ -151,7 +151,7 @@ class Report:
                 self.progress.say(f"what was in the batch stands in {SPIKES}/{path.name}")
 
     def _early_report(self) -> None:
-        found = self.early.write(read_lines(self.log.path))
+        found = self.early.write(first_lines(self.log.path, self.early.steps))
         self.tracker.file(self.config.out / early.FILE)
         reasons = f" ({'; '.join(found['reasons'])})" if found["reasons"] else ""
         verdict = found["verdict"] or "too few steps for a verdict"
@@ -162,8 +162,7 @@ class Report:
         if self.world.first:
             self.watch.flush()
             self.tracker.rewind(step, lambda: self.log.rewind(step))
-            history = read_lines(self.log.path)
-            self.last = history[-1] if history else {}
+            self.last = last_line(self.log.path)
 
     def abandon(self) -> None:
         """Write what is known of a run that fails."""
@@ -238,11 +237,23 @@ class Early:
 
     def write(self, lines: list[Line]) -> dict[str, Any]:
         """Judge these lines; returns the report."""
-        reference = read_lines(self.reference) if self.reference else []
+        reference: list[Line] = []
+        if self.reference and lines:
+            reference = until(self.reference, lines[-1]["tokens"])
         found = early.early_report(lines, steps=self.steps, reference=reference, name=self.name)
         write_text(self.path, json.dumps(found, indent=1) + "\n")
         self.done, self.verdict = found["steps"] >= self.steps, found["verdict"]
         return found
+
+
+def until(path: Path, tokens: int) -> list[Line]:
+    """The lines of another run up to the first one with so many tokens."""
+    found: list[Line] = []
+    for text, _ in whole_lines(path):
+        found.append(json.loads(text))
+        if found[-1]["tokens"] >= tokens:
+            break
+    return found
 
 
 def why_skipped(line: Line) -> str:

@@ -175,12 +175,6 @@ class Delivery:
         return found
 
 
-def last_step(path: Path) -> int:
-    """The step of the last whole line of a file; 0 where there is none."""
-    whole = path.read_bytes().rpartition(b"\n")[0] if path.exists() else b""
-    return int(json.loads(whole.rpartition(b"\n")[2])["step"]) if whole else 0
-
-
 def batches(lines: list[Line]) -> Iterator[list[Line]]:
     """Runs of lines that make one request each: whole steps, about `POINTS` numbers."""
     batch: list[Line] = []

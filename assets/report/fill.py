@@ -18,6 +18,7 @@ from assets.spikes import spikes_of
 from pipeline.dataset import read_part
 from pipeline.manifest import Manifest
 from pipeline.mill import Mill, registered_snapshots
+from training.loglines import some_lines
 
 WEB = (
     "extracted_text",
@@ -29,6 +30,8 @@ WEB = (
 )
 SINGLE = ("quality_classifier", "tokenizer_sample", "tokenizer", "mixture")
 HOSTS = 6
+LINES = 4000
+"""Steps that curves are drawn of."""
 
 
 def collect(
@@ -87,12 +90,8 @@ def manifests(mill: Mill, sources: Sequence[str] = ()) -> Made:
 
 
 def metrics(run_folder: Path | None) -> list[dict[str, Any]]:
-    """The lines of a run's `metrics.jsonl`; a half-written last one is left out."""
-    path = run_folder / "metrics.jsonl" if run_folder else None
-    if path is None or not path.is_file():
-        return []
-    whole = path.read_text("utf-8").rpartition("\n")[0]
-    return [json.loads(line) for line in whole.splitlines() if line]
+    """Lines of a run's `metrics.jsonl`, as many as a chart needs."""
+    return some_lines(run_folder / "metrics.jsonl", LINES) if run_folder else []
 
 
 def early_sentence(run_folder: Path | None) -> str:

@@ -36,3 +36,12 @@ def test_the_page_escapes_what_it_says() -> None:
     html = page("Run <x>", ["a & b <script>"], lines(), None)
     assert "<h1>Run &lt;x&gt;</h1><p>a &amp; b &lt;script&gt;</p>" in html
     assert html.count("<figure>") == 3
+
+
+def test_a_spike_does_not_flatten_the_rest() -> None:
+    flat = {name: svg for name, _, svg in charts(lines())}["gradient_norm"]
+    assert ">norm<" in flat
+    steep = [dict(line, grad_norm=100.0 if line["step"] == 9 else 1.0) for line in lines()]
+    found = {name: svg for name, _, svg in charts(steep)}["gradient_norm"]
+    assert ">norm, log10<" in found
+    assert ">2<" in found

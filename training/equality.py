@@ -6,7 +6,8 @@ there are GPUs enough), with the trainer's own model, gradients, clipping, gate,
 checkpoints. It prints the largest relative difference of loss, gradient norm and held-out loss, and
 exits 1 where a loss is further off than the row allows. The allowances are those of reordered sums:
 5e-6 in float32, 1e-5 with experts and after a checkpoint, and 1e-3 where bfloat16 takes part (Muon
-iterates in it). AdamW hardly sees the size of a gradient, so the norms are held to ten times that.
+iterates in it). AdamW hardly sees the size of a gradient, so norms are held to ten times that, and
+the gradient of each parameter in the first step to twenty times that.
 
 What a row does on its ranks stands in `training.equality_rank`.
 """
@@ -19,6 +20,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import zlib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -45,6 +47,11 @@ class Row:
     """Keys of the run file that the single process has as well."""
     goes_on_from: str = ""
     """Row whose checkpoint it begins with: one above it, or on more processes."""
+
+    @property
+    def key(self) -> str:
+        """Names the single process that it is compared with."""
+        return f"{zlib.crc32(json.dumps(self.reference).encode()):08x}"
 
 
 EXACT, ROUTED, ROUGH = 5e-6, 1e-5, 1e-3
@@ -101,7 +108,7 @@ NOT_RUN = {
 }
 Found = dict[str, Any]
 """Of a row: `losses` and `norms` of its steps, `held_out`, `held` (the most that a rank holds of
-the weights, as a share)."""
+the weights, as a share), `gradients` (the worst of the first step, relative)."""
 
 
 def launch(rows: Sequence[Row], world: int, folder: Path) -> list[Found]:
@@ -126,7 +133,7 @@ def launch(rows: Sequence[Row], world: int, folder: Path) -> list[Found]:
 
 def measure(rows: Sequence[Row] = ROWS) -> list[dict[str, Any]]:
     """Every row with the largest relative differences from one process."""
-    unique = {json.dumps(row.reference): row for row in rows}
+    unique = {row.key: row for row in rows}
     spread: dict[str, Found] = {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -135,7 +142,7 @@ def measure(rows: Sequence[Row] = ROWS) -> list[dict[str, Any]]:
             those = [row for row in rows if row.world == world]
             names = (row.name for row in those)
             spread |= zip(names, launch(those, world, folder), strict=True)
-    return [_compared(row, alone[json.dumps(row.reference)], spread[row.name]) for row in rows]
+    return [_compared(row, alone[row.key], spread[row.name]) for row in rows]
 
 
 def _compared(row: Row, one: Found, many: Found) -> dict[str, Any]:
@@ -144,20 +151,23 @@ def _compared(row: Row, one: Found, many: Found) -> dict[str, Any]:
         pairs = zip(reversed(many[key]), reversed(one[key]), strict=False)
         off[key] = max(abs(a - b) / abs(b) for a, b in pairs)
     holds = off["losses"] <= row.allowed and off["held_out"] <= row.allowed
+    off["gradients"] = many["gradients"]
     holds = holds and off["norms"] <= 10 * row.allowed
+    holds = holds and off["gradients"] <= 20 * row.allowed
     return asdict(row) | {"one": one, "many": many, "off": off, "holds": holds}
 
 
 def table(found: Sequence[dict[str, Any]]) -> str:
     """The matrix as text."""
-    head = f"{'':42} ranks  weights here  last loss   loss off  allowed  norm off  held out"
-    lines = [head]
+    told = "ranks  weights here  last loss   loss off  allowed  norm off  held out  worst gradient"
+    lines = [f"{'':42} {told}"]
     for row in found:
         many, off = row["many"], row["off"]
         lines.append(
             f"{row['name']:42} {row['world']:5} {100 * many['held']:12.1f}% "
             f"{many['losses'][-1]:10.7f} {off['losses']:10.1e} {row['allowed']:8.0e} "
-            f"{off['norms']:9.1e} {off['held_out']:9.1e}  {'holds' if row['holds'] else 'DIFFERS'}"
+            f"{off['norms']:9.1e} {off['held_out']:9.1e} {off['gradients']:15.1e}"
+            f"  {'holds' if row['holds'] else 'DIFFERS'}"
         )
     lines += [f"{name:42} not run: {why}" for name, why in NOT_RUN.items()]
     return "\n".join(lines)

@@ -13,6 +13,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed.tensor import DTensor
 
 from training import compiling
 from training.checkpoint import Checkpoints
@@ -89,17 +90,46 @@ def run(row: Row, device: torch.device, folder: Path) -> Found:
     if name:
         first, path = SAVED_AT, folder / name / f"step-{SAVED_AT}"
         checkpoints(world, path.parent).load(path, spread.model, optimizer)
-    losses, norms = [], []
+    losses, norms, worst = [], [], 0.0
     for number in range(first, STEPS):
         loss, norm = step(spread, optimizer, guard, batch(number))
         losses.append(loss.item())
         norms.append(norm.item())
+        if number == 0:
+            worst = worst_gradient(spread, folder / f"gradients-{row.key}.pt", alone)
         if number + 1 == SAVED_AT and row.name in SAVED and not alone:
             store = checkpoints(world, folder / row.name)
             store.save(spread.model, optimizer, SAVED_AT, {})
             store.wait()
     held_out = [evaluated(spread, logits).item() for logits in (False, True)]
-    return {"losses": losses, "norms": norms, "held_out": held_out, "held": mine.item()}
+    return {
+        "losses": losses,
+        "norms": norms,
+        "held_out": held_out,
+        "held": mine.item(),
+        "gradients": worst,
+    }
+
+
+@torch.no_grad()
+def worst_gradient(spread: ParallelModel, path: Path, alone: bool) -> float:
+    """The largest relative difference of a parameter's gradient from that of one process.
+
+    A small parameter, such as a norm's weight, moves neither the loss nor the norm enough to show
+    that ranks have forgotten to add its gradient up. A single process writes its own to `path`.
+    """
+    found = {}
+    for name, parameter in spread.named_parameters():
+        grad = parameter.grad
+        assert grad is not None, name
+        found[name] = grad.full_tensor() if isinstance(grad, DTensor) else grad
+    if alone:
+        torch.save({name: grad.cpu() for name, grad in found.items()}, path)
+    expected = torch.load(path, map_location=spread.world.device)
+    off = [(grad - expected[name]).norm() / expected[name].norm() for name, grad in found.items()]
+    worst = torch.stack(off).max()
+    dist.all_reduce(worst, op=dist.ReduceOp.MAX)
+    return worst.item()
 
 
 def checkpoints(world: World, folder: Path) -> Checkpoints:

@@ -163,10 +163,11 @@ def table(found: Sequence[dict[str, Any]]) -> str:
     lines = [f"{'':42} {told}"]
     for row in found:
         many, off = row["many"], row["off"]
+        worst = "-" if row["goes_on_from"] else f"{off['gradients']:.1e}"
         lines.append(
             f"{row['name']:42} {row['world']:5} {100 * many['held']:12.1f}% "
             f"{many['losses'][-1]:10.7f} {off['losses']:10.1e} {row['allowed']:8.0e} "
-            f"{off['norms']:9.1e} {off['held_out']:9.1e} {off['gradients']:15.1e}"
+            f"{off['norms']:9.1e} {off['held_out']:9.1e} {worst:>15}"
             f"  {'holds' if row['holds'] else 'DIFFERS'}"
         )
     lines += [f"{name:42} not run: {why}" for name, why in NOT_RUN.items()]

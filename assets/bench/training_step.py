@@ -10,6 +10,7 @@ Beside the ratio stand shares of our step: `around_share`, CPU time of everythin
 backward and optimiser; `loader_share`, CPU time of making the same batches once more.
 """
 
+import os
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
     from training.data import Batch
     from training.trainer import Trainer
 
-STEPS = 10
+STEPS = int(os.environ.get("GRISTMILL_BENCH_STEPS", "10"))
+"""On the clock; fewer where only the outputs are of interest."""
 WARM = 2
 MODEL = {"layers": 6, "dim": 384, "heads": 6, "kv_heads": 6, "ffn": 1024, "qk_norm": False}
 PROBED = 24
@@ -35,8 +37,6 @@ MLFLOW_SECONDS = 120
 
 def _run(material: Material, **keys: Any) -> "RunConfig":
     """The run that both sides do; its folder is this process's own."""
-    import os
-
     import yaml
 
     from training.config import load_run
@@ -53,7 +53,7 @@ def _run(material: Material, **keys: Any) -> "RunConfig":
         "tokenizer": str(material.path("tokenizer.json")),
         "steps": WARM + STEPS,
         "eval_every": 0,
-        "log_every": STEPS // 2,
+        "log_every": max(STEPS // 2, 1),
         "lr": 1e-3,
         "nproc_per_node": 1,
         "device": "cpu",
@@ -168,8 +168,6 @@ def _steps(trainer: "Trainer", report: Any, n: int) -> None:
 
 def _mlflow(config: "RunConfig") -> None:
     """A run at an MLflow store of this process's own, which the trainer will send to."""
-    import os
-
     from mlflow.tracking import MlflowClient
 
     uri = f"sqlite:///{config.parent_root.parent}/mlflow.db"

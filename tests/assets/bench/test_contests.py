@@ -67,14 +67,28 @@ def test_signatures_equal_datasketchs_on_the_same_hashes(
 @pytest.mark.slow
 @pytest.mark.parametrize("stage", ["score", "tokenize", "language", "load", "train"])
 def test_contests_without_further_peers(
-    stage: str, documents: Path, capsys: pytest.CaptureFixture[str]
+    stage: str,
+    documents: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    agree = result([stage], documents, capsys)["agree"]
+    monkeypatch.setenv("GRISTMILL_BENCH_STEPS", "2")
+    found = result([stage], documents, capsys)
+    agree = found["agree"]
     expected = {"score": "scores_equal", "tokenize": "ids_equal", "language": "labels_equal"}
     if stage in expected:
         assert agree[expected[stage]] == agree["documents"] == 44
     if stage == "train":
         assert agree["logits_equal"]
+        sides = found["sides"]
+        ours = [name for name, side in sides.items() if side["ours"]]
+        assert ours == ["gristmill", "gristmill, bfloat16", "gristmill, untracked"]
+        for name in ours:
+            figures = sides[name]["figures"]
+            parts = ("forward_share", "backward_share", "optimiser_share", "around_share")
+            assert sum(figures[part] for part in parts) == pytest.approx(1, abs=0.001)
+            theirs = sides["transformers"]["figures"]["last_loss"]
+            assert figures["last_loss"] == pytest.approx(theirs, rel=0.05)
 
 
 @pytest.mark.slow

@@ -9,11 +9,13 @@ import contextlib
 import json
 import shutil
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipeline.errors import DamagedPartError
 from training.config import PATHS, RECORD, RunConfig, recorded
 from training.errors import TrainingError
+from training.ledger import read_ledger
 from training.verify import LATEST, STEP, fault_of, find, read_record
 from training.verify import RECORD as CHECKPOINT
 
@@ -47,11 +49,21 @@ def bring_run(remote: "Mirror", say: Say, step: int | None = None) -> None:
             if not info.key.startswith("checkpoints/"):
                 with contextlib.suppress(FileNotFoundError):
                     remote.bring(info.key)
+    ledger = read_ledger(out)
     for number in wanted:
-        if (why := bring_checkpoint(remote, number)) is None:
+        why = bring_checkpoint(remote, number)
+        if why is None and step is None and ledger.superseded(number, rewinds_of(out, number)):
+            why = "a rewind took it back"
+        if why is None:
             say(f"step-{number} came from {remote.store.url}")
             break
         say(f"step-{number} of {remote.store.url} was skipped: {why}")
+
+
+def rewinds_of(out: Path, step: int) -> int:
+    """How many rewinds a checkpoint of a run folder has behind it."""
+    record = read_record(out / "checkpoints" / f"step-{step}")
+    return int(record["progress"].get("rewinds", 0))
 
 
 def relocate(run: RunConfig) -> None:

@@ -73,7 +73,8 @@ def recipe_run(recipe: str, *, tokens: float, gpus: int) -> tuple[RunConfig, lis
         raise RunConfigError(message, hint="give more --tokens, or fewer --gpus")
     place = Path(recipe)
     settings = made.model_dump() | {"global_batch": batch, "steps": steps}
-    settings |= {"warmup_steps": min(made.warmup, steps - 1), "name": recipe, "recipe": recipe}
+    # as `training.config` completes a run file
+    settings |= {"warmup_steps": min(made.warmup, steps // 10), "name": recipe, "recipe": recipe}
     places = {"shards": [place], "tokenizer": place, "out": place, "parent_root": place}
     notes = []
     if batch != made.global_batch:

@@ -107,3 +107,9 @@ def test_sources_are_told_with_tokens_and_passes(tmp_path: Path) -> None:
     shown = "\n".join(lines_of(found | {"sources": list(rows.values())}))
     assert "as measured" in shown
     assert "source       web: " in shown
+
+
+@pytest.mark.parametrize("tokens", [2e7, 1e9, 1e12])
+def test_a_recipe_is_a_run_of_any_length(tokens: float) -> None:
+    run, _ = recipe_run("dense_8b", tokens=tokens, gpus=1)
+    assert run.warmup_steps <= run.steps // 10

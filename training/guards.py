@@ -53,6 +53,7 @@ class Guard:
         """Accepted losses and norms, a ring."""
         self.accepted = torch.zeros(1, dtype=torch.int64, device=device)
         """How many were accepted since the gate was last set back."""
+        self.floors = torch.tensor([settings.floor, settings.norm_floor], device=device)
         self.in_row = torch.zeros(1, device=device)
         """Steps refused in a row so far."""
         self.streak = torch.zeros(1, dtype=torch.int64, device=device)
@@ -83,7 +84,7 @@ class Guard:
         settings = self.settings
         median = self.values.nanmedian(1).values
         mad = (self.values - median[:, None]).abs().nanmedian(1).values
-        room = torch.maximum(settings.mads * TO_SIGMA * mad, settings.floor * median.abs())
+        room = torch.maximum(settings.mads * TO_SIGMA * mad, self.floors * median.abs())
         armed = self.accepted >= settings.armed_after
         return median, torch.where(armed, median + room, settings.early_factor * median)
 

@@ -70,9 +70,13 @@ class Recipe(Section):
     """Most held-out sequences of one evaluation during training."""
 
 
+SMALL_BATCH = SpikeConfig(norm_floor=6.0)
+"""Norms of batches of some thousand tokens have a long tail; see `SpikeConfig.norm_floor`."""
+
+
 def tiny_cpu() -> Recipe:
     """1.8M parameters at a vocabulary of 4,096: a minute on two CPU cores; demo and tests."""
-    return Recipe()
+    return Recipe(spikes=SMALL_BATCH)
 
 
 def small_cpu() -> Recipe:
@@ -86,13 +90,14 @@ def small_cpu() -> Recipe:
         lr=1e-3,
         warmup=100,
         eval_every=100,
+        spikes=SMALL_BATCH,
     )
 
 
 def tiny_moe_cpu() -> Recipe:
     """tiny_cpu with 16 experts of 64, 4 and a shared one active: 2.6M parameters, 1.8M a token."""
     experts = MoeConfig(n_experts=16, top_k=4, expert_ffn=64, shared=1, first_dense=1)
-    return Recipe(model=ModelConfig(moe=experts))
+    return Recipe(model=ModelConfig(moe=experts), spikes=SMALL_BATCH)
 
 
 def dense_1b() -> Recipe:

@@ -21,7 +21,7 @@ KEYS: dict[str, Any] = {
     "checkpoint_every": 10,
     "keep_checkpoints": 20,
 }
-QUICK = {"armed_after": 16, "window": 64}
+QUICK = {"armed_after": 16, "window": 64, "norm_floor": 0.02}
 N_DOCUMENTS, SEED = 1200, 7
 STUCK = 260  # a token that no other document has
 

@@ -96,6 +96,14 @@ def test_norms_are_judged_like_losses_and_skip_off_leaves_what_is_finite() -> No
     assert refused(off, [300.0, math.nan, 3.0]) == [1]
 
 
+def test_norms_have_a_floor_of_their_own() -> None:
+    gate = guard(norm_floor=6.0)
+    refused(gate, level(100))
+    assert refused(gate, [3.2], norm=6.9) == []
+    assert refused(gate, [3.2], norm=7.1) == [0]
+    assert refused(gate, [4.39]) == [0], "that of the loss is as before"
+
+
 def test_what_stands_out_step_after_step_is_let_through_until_it_ends() -> None:
     gate = guard()
     refused(gate, level(100))

@@ -29,6 +29,7 @@ from training.world import World
 BACK = {
     "armed_after": 16,
     "window": 64,
+    "norm_floor": 0.02,
     "rewind_skips": 2,
     "rewind_within": 10,
     "rewind_distance": 5,

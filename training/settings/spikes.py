@@ -27,7 +27,12 @@ class SpikeConfig(Section):
     mads: float = Field(default=8.0, gt=0)
     """Deviations above the median, each 1.4826 x MAD, that are a spike."""
     floor: float = Field(default=0.02, ge=0)
-    """The least such distance, as a share of the median."""
+    """The least such distance of the loss, as a share of the median."""
+    norm_floor: float = Field(default=0.02, ge=0)
+    """The same of the norm. Right for batches of a million tokens; norms of small ones have
+    a long tail, so the recipes for CPUs have 6, seven times the median. (Batches of 2,048 tokens,
+    480 steps: rows of the demo's planted document are at 9.6 times the median and above, all other
+    steps at 5.9 and below; at 0.02 three steps in a hundred are refused for nothing.)"""
     in_row: int = Field(default=3, ge=1)
     """Most steps in a row that are refused for standing out; then the weights are at fault, and
     steps count, clipped, until one is below the limit."""

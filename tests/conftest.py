@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from resources.launcher import gpu_count
+
 if threading.current_thread() is threading.main_thread():
     # a shell starts background jobs with SIGINT ignored, which children inherit and Dagster copies
     # to SIGTERM: tests of signals would then depend on how they were started
@@ -25,3 +27,11 @@ def shared() -> Path:
     if not (SHARED / "data").is_dir():
         pytest.skip(f"real data and hard cases are not beside this checkout ({SHARED.name}/)")
     return SHARED
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests marked `gpu` skip, with the reason, where no GPU is."""
+    marked = [item for item in items if item.get_closest_marker("gpu")]
+    if marked and not gpu_count():
+        for item in marked:
+            item.add_marker(pytest.mark.skip(reason="no CUDA device on this machine"))

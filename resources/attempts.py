@@ -28,7 +28,9 @@ FIRST_FAILURE = re.compile(
 ONE_FAILURE = re.compile(
     r"failed \(exitcode: (?P<code>-?\d+)\) local_rank: (?P<rank>\d+) \(pid: (?P<pid>\d+)\)"
 )
-OWN_ERROR = re.compile(r"(?P<name>TrainingError|RunConfigError|ShardError): (?P<text>.*)")
+OWN_ERROR = re.compile(
+    r"(?P<name>TrainingError|RunConfigError|QuarantineError|ShardError): (?P<text>.*)"
+)
 HANGS = re.compile(r"(?P<text>rank (?P<rank>\d+) (hangs|is stopped): .*?)(;|$)")
 AGENT_NAME = "the agent of torch.distributed.run"
 AGENT = "/torch/distributed/elastic/"  # in the agent's own report, which follows the ranks' lines

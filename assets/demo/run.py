@@ -49,6 +49,9 @@ steps: 480
 checkpoint_every: 30
 nproc_per_node: 2
 eval_every: 20
+# refuse a gradient norm of twice the median already: the recipe's seven times (for long runs of
+# small batches) lets a weak row of the planted document pass
+spikes: {norm_floor: 1.0}
 # stop once the model knows more than how often each token occurs
 until: unigram
 """

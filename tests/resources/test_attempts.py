@@ -78,7 +78,7 @@ def test_a_checkpoint_between_is_progress(tmp_path: Path) -> None:
     assert len(job.attempts.ended) == 9
 
 
-@pytest.mark.parametrize("kind", ["TrainingError", "RunConfigError", "ShardError"])
+@pytest.mark.parametrize("kind", ["TrainingError", "RunConfigError", "QuarantineError", "ShardError"])
 def test_a_failure_that_the_program_names_is_enough(tmp_path: Path, kind: str) -> None:
     job = Job(tmp_path)
     assert job.end(1, 5, f"{kind}: the disk is full") == "the program named what is wrong"

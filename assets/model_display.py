@@ -12,11 +12,11 @@ from assets import display, plots, spikes
 from assets.trainstore import TrainStore
 from pipeline.mill import Mill
 from resources.tracking import TRAINING_PAGES, run_url
-from training import early
 from training.config import RunConfig
 from training.errors import TrainingError
-from training.ledger import read_ledger
-from training.loglines import first_lines, some_lines
+from training.spikes.ledger import read_ledger
+from training.watching import early
+from training.watching.loglines import first_lines, some_lines
 
 MLFLOW_URL = "GRISTMILL_MLFLOW_URL"
 """Where MLflow's web UI is; set by `gristmill up`."""

@@ -21,12 +21,12 @@ from pipeline.errors import ContractError, UsageError
 from pipeline.shard_documents import FACTS, documents_of
 from pipeline.store import Store
 from training.config import NAME, PATHS, RECORD, RunConfig, recorded
-from training.course import Course
 from training.data import Loader
 from training.errors import TrainingError
-from training.ledger import LEDGER, read_ledger
 from training.plan import earlier_plan, open_data
+from training.samples.course import Course
 from training.shards import ShardError
+from training.spikes.ledger import LEDGER, read_ledger
 from training.vocabulary import Vocabulary
 
 LINES = "metrics.jsonl"

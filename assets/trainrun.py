@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from pipeline.errors import DamagedPartError
 from training.config import PATHS, RECORD, RunConfig, recorded
 from training.errors import TrainingError
-from training.ledger import read_ledger
+from training.spikes.ledger import read_ledger
 from training.verify import LATEST, STEP, fault_of, find, read_record
 from training.verify import RECORD as CHECKPOINT
 

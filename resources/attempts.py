@@ -1,9 +1,9 @@
 """The attempts of a training job: why each ended, whether the next one may help, and how it failed.
 
 The agent of `torch.distributed.run` starts all ranks again after one of them is gone, and asks
-nobody. What it prints and the ranks' beats (`training.watchdog`) tell why; where a new attempt
-cannot help, the job is stopped: the program itself named the failure, or attempts end without a new
-checkpoint between them.
+nobody. What it prints and the ranks' beats (`training.ranks.watchdog`) tell why; where a new
+attempt cannot help, the job is stopped: the program itself named the failure, or attempts end
+without a new checkpoint between them.
 """
 
 import itertools
@@ -16,8 +16,8 @@ from pathlib import Path
 
 from pipeline.errors import ConfigError, GristmillError
 from resources.command import Ended, Say
+from training.ranks.watchdog import read_beats
 from training.verify import complete_steps, step_of
-from training.watchdog import read_beats
 
 LAST_LINES = 20
 ALIKE, WITHOUT_PROGRESS = 2, 3

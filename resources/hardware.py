@@ -4,7 +4,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from training.footprint import GIB, Device
+from training.planning.footprint import GIB, Device
 
 # what `nvidia-smi` shows as usable, GiB; the first name that is part of the given one counts
 MEMORY = [

@@ -22,10 +22,10 @@ from resources.attempts import Attempts, failure
 from resources.command import GRACE_SECONDS, Ended, Say, run_command, say_here
 from resources.hardware import this_device
 from training.config import RunConfig, load_run
-from training.footprint import check_fit
+from training.planning.footprint import check_fit
+from training.ranks.watchdog import VARIABLE as BEATS
 from training.settings.launch import LaunchConfig
 from training.vocabulary import Vocabulary
-from training.watchdog import VARIABLE as BEATS
 
 PROJECT = Path(__file__).parents[1]
 CPU_PROCESSES = 2

@@ -11,7 +11,7 @@ output pipe open. As reaper of orphans (PR_SET_CHILD_SUBREAPER) it finds them ev
 their own. The exit code is the command's; 128 + n where signal n ended it.
 
 Where GRISTMILL_BEATS names a folder, it also ends processes below it whose beat stopped: those that
-were stopped by a signal or cannot run Python any more (see `training/watchdog.py`).
+were stopped by a signal or cannot run Python any more (see `training/ranks/watchdog.py`).
 """
 
 import contextlib
@@ -30,7 +30,8 @@ PR_SET_CHILD_SUBREAPER = 36
 POLL_SECONDS = 0.2
 LINGER_SECONDS = 1.0  # what a finished command's children get before SIGTERM
 ORPHAN_SECONDS = 3.0  # and from there to SIGKILL
-BEAT = struct.Struct("<qqqdd")  # as in training.watchdog: rank, process, step, alive, too long
+# as in training.ranks.watchdog: rank, process, step, alive, too long
+BEAT = struct.Struct("<qqqdd")
 LOOK_SECONDS = 1.0  # between two looks at the beats
 STACK_SECONDS = 0.5  # what a process without a beat gets to write its stacks
 

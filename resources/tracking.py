@@ -1,10 +1,10 @@
 """MLflow runs of trainings: one per run name, found again on resume, linked with Dagster both ways.
 
 The default store is a file in the storage root (`sqlite:///ROOT/mlflow.db`). Metrics are written by
-rank 0 of the training program, in batches (`training.tracker`); this class makes the run, its
-parameters, inputs and artifacts, logs the model that came out, and closes it. Where a run was taken
-back to an earlier checkpoint, training opens a successor and marks the old one; the run in force
-has no such mark.
+rank 0 of the training program, in batches (`training.watching.tracker`); this class makes the run,
+its parameters, inputs and artifacts, logs the model that came out, and closes it. Where a run was
+taken back to an earlier checkpoint, training opens a successor and marks the old one; the run in
+force has no such mark.
 """
 
 import logging
@@ -142,8 +142,8 @@ class Tracking:
 
         That is `run_id`, or what training has put in its place.
         """
-        from training.loglines import last_line
-        from training.tracker import Delivery
+        from training.watching.loglines import last_line
+        from training.watching.tracker import Delivery
 
         with _reaching(self.uri):
             delivery = Delivery(self.uri, run_id, file, last_line(file).get("step", 0))

@@ -17,12 +17,12 @@ import sys
 from collections.abc import Callable, Sequence
 
 from training.config import RunConfig, load_run
-from training.course import Course
 from training.data import Batch, Loader
 from training.errors import RunConfigError, TrainingError
-from training.ledger import read_ledger
 from training.plan import open_data
+from training.samples.course import Course
 from training.shards import ShardError
+from training.spikes.ledger import read_ledger
 from training.vocabulary import Vocabulary
 
 Digests = dict[int, str]

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from training.files import write_text
+from training.saving.files import write_text
 from training.shards import write_shard
 from training.vocabulary import END_OF_TEXT, byte_characters
 

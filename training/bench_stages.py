@@ -8,8 +8,9 @@ loss     our loss against cross-entropy and, where torch has it, the fused linea
 muon     Muon against AdamW
 moe      a mixture with as many active parameters against the dense model's MFU
 
-MFU counts the operations of `training.flops`, against the data sheet and against the ceiling. A
-part that fails leaves its error in the JSON and the next one goes on; the exit code is then 1.
+MFU counts the operations of `training.planning.flops`, against the data sheet and against the
+ceiling. A part that fails leaves its error in the JSON and the next one goes on; the exit code is
+then 1.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ import torch.nn.functional as F
 import yaml
 
 from training.config import load_run
-from training.files import write_text
-from training.flops import active_parameters, flops_per_token, parameter_count, peak_flops
 from training.guards import Verdict
-from training.losses import token_losses
+from training.network.losses import token_losses
 from training.plan import open_data
+from training.planning.flops import active_parameters, flops_per_token, parameter_count, peak_flops
+from training.saving.files import write_text
 from training.trainer import Trainer
 from training.vocabulary import Vocabulary
 from training.world import World, join

@@ -1,9 +1,9 @@
 """Checkpoints of a run: saved beside training, counted only when verified, loaded in any layout.
 
 `save` copies the state to host memory and returns; a thread of each rank writes, verifies and
-publishes it (`training.saver`) while training goes on. One save is under way at a time: the next
-one waits for it, and how long the step's thread stood still is counted. What became of a save is
-known on all ranks at the same step, where the loop asks (`finished`).
+publishes it (`training.saving.saver`) while training goes on. One save is under way at a time: the
+next one waits for it, and how long the step's thread stood still is counted. What became of a save
+is known on all ranks at the same step, where the loop asks (`finished`).
 
 Where the disk refuses, the earlier checkpoints stay and the run stops with that sentence;
 `max_failed` saves in a row may fail before that.
@@ -27,13 +27,13 @@ from torch import Tensor, nn
 from torch.distributed.checkpoint.state_dict_loader import load as load_state
 
 from training.errors import TrainingError
-from training.files import reason
-from training.files import write_text as write_text
-from training.identity import identity_of as identity_of
-from training.saver import Place, commit, remove
-from training.state import Staging, State, generators, other_model, restore
-from training.state import state_of as state_of
-from training.together import first_of, first_says, shared_fault
+from training.saving.files import reason
+from training.saving.files import write_text as write_text
+from training.saving.identity import identity_of as identity_of
+from training.saving.saver import Place, commit, remove
+from training.saving.state import Staging, State, generators, other_model, restore
+from training.saving.state import state_of as state_of
+from training.saving.together import first_of, first_says, shared_fault
 from training.verify import (
     LATEST,
     Found,

@@ -16,7 +16,7 @@ import yaml
 from pydantic import Field, ValidationError, model_validator
 
 from training.errors import RunConfigError
-from training.layout import check_layout
+from training.layouts.layout import check_layout
 from training.recipes import RECIPES, Recipe
 from training.schedule import problem_of as schedule_problem
 from training.settings.data import PhaseConfig, increasing

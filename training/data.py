@@ -1,8 +1,8 @@
 """Sources of shards, and the loader of one rank: sample indices in, a batch out.
 
-`training.order` says where each sample comes from, so the state of the loader is one integer, the
-next sample; any number of ranks sees the same global batches; and a step leads back to its
-documents.
+`training.samples.order` says where each sample comes from, so the state of the loader is one
+integer, the next sample; any number of ranks sees the same global batches; and a step leads back to
+its documents.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from training.order import Order
-from training.reading import Ids, Place, Row, read_row, read_rows
 from training.rows import DOCUMENT, LENGTH, START, Packed, rows_of
+from training.samples.order import Order
+from training.samples.reading import Ids, Place, Row, read_row, read_rows
 from training.shards import Shard
 
 HELD_OUT = "held_out"

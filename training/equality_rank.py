@@ -15,7 +15,6 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 
-from training import compiling
 from training.checkpoint import Checkpoints
 from training.config import RunConfig
 from training.equality import (
@@ -30,11 +29,12 @@ from training.equality import (
     Row,
 )
 from training.guards import Guard
-from training.layout import check_layout
-from training.losses import token_losses
+from training.layouts import compiling
+from training.layouts.layout import check_layout
+from training.layouts.norms import clip_gradients, gradient_norm, local
 from training.model import Decoder
-from training.moe import update_biases
-from training.norms import clip_gradients, gradient_norm, local
+from training.network.losses import token_losses
+from training.network.moe import update_biases
 from training.optim import build_optimizer, held
 from training.parallel import ParallelModel, parallelise
 from training.world import World, join, place

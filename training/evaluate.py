@@ -31,11 +31,11 @@ from training.checkpoint import write_text
 from training.config import LANGUAGES
 from training.data import Source
 from training.errors import TrainingError
-from training.losses import token_losses
 from training.model import Decoder
-from training.order import permute, round_keys
+from training.network.losses import token_losses
 from training.plan import open_data
-from training.reading import Row
+from training.samples.order import permute, round_keys
+from training.samples.reading import Row
 from training.sampling import open_model, sample_continuations
 from training.shards import Ints, ShardError
 from training.vocabulary import Vocabulary

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from training.data import Batch
-from training.observe import by_source
+from training.watching.observe import by_source
 from training.world import World
 
 

@@ -21,12 +21,12 @@ from torch import Tensor
 
 from training.config import RunConfig
 from training.errors import TrainingError
-from training.files import write_text
-from training.flops import parameter_count
 from training.hf_import import INDEX, SINGLE
 from training.hf_layout import config_json, pieces
 from training.model import Decoder
+from training.planning.flops import parameter_count
 from training.sampling import OpenedRun, open_model
+from training.saving.files import write_text
 from training.shards import ShardError, checksum
 from training.vocabulary import END_OF_TEXT, Vocabulary
 

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from training.losses import token_losses
-from training.stopwatch import mark
+from training.network.losses import token_losses
+from training.watching.stopwatch import mark
 
 ENTROPY_STRIDE = 8  # entropy of the predictions is taken at every 8th token: 1/8 of its cost
 LOSS, ENTROPY, ENTROPY_TOKENS, Z_LOSS = range(4)

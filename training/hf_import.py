@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from training.errors import TrainingError
 from training.hf_layout import pieces, read_json
-from training.initial import assign
+from training.network.initial import assign
 
 INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"

@@ -1,7 +1,7 @@
 """Numbers of every step: to `metrics.jsonl`, and to Dagster as progress. Rank 0 alone writes.
 
 Values stay on the device until `log_every` steps are together, then they come over in one copy: a
-step never waits for the log. From the file they go on to MLflow (`training.tracker`).
+step never waits for the log. From the file they go on to MLflow (`training.watching.tracker`).
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from training.checkpoint import write_text
-from training.loglines import cut_back
-from training.process import print_line
+from training.ranks.process import print_line
+from training.watching.loglines import cut_back
 
 LINES = "metrics.jsonl"
 BEFORE_REWIND = "metrics-before-rewind-{}.jsonl"

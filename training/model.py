@@ -15,11 +15,11 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from training.attention import Attention
-from training.feedforward import MLP
-from training.initial import draw
-from training.masks import Mask, build_mask
-from training.moe import MoE, routers
+from training.network.attention import Attention
+from training.network.feedforward import MLP
+from training.network.initial import draw
+from training.network.masks import Mask, build_mask
+from training.network.moe import MoE, routers
 from training.settings.model import AttentionKind, ModelConfig, RopeScaling
 
 

@@ -20,17 +20,17 @@ from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 
-from training.compiling import compile_block, compiles
 from training.config import RunConfig
-from training.expert_parallel import share_experts
-from training.float8 import check_float8, use_float8
 from training.gradients import Tally, accumulate, tally_loss
-from training.losses import token_losses
+from training.layouts.compiling import compile_block, compiles
+from training.layouts.expert_parallel import share_experts
+from training.layouts.float8 import check_float8, use_float8
+from training.layouts.pipelining import Micro, Pipeline, keep_stage
+from training.layouts.recompute import recompute_in_backward
+from training.layouts.tensor_parallel import split_matrices
 from training.model import Decoder
-from training.moe import MoE, set_loss_scale
-from training.pipelining import Micro, Pipeline, keep_stage
-from training.recompute import recompute_in_backward
-from training.tensor_parallel import split_matrices
+from training.network.losses import token_losses
+from training.network.moe import MoE, set_loss_scale
 from training.world import World
 
 

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from training.config import RunConfig
-from training.course import Course
 from training.data import HELD_OUT, Loader, Source, open_source
 from training.errors import RunConfigError, TrainingError
-from training.order import Order
+from training.samples.course import Course
+from training.samples.order import Order
 from training.shards import ShardError, read_sidecar, shard_path, strip_ending
 from training.vocabulary import Vocabulary
 

@@ -59,7 +59,7 @@ class Recipe(Section):
     max_skips: int = Field(default=10, ge=1)
     """Steps skipped in a row (loss or gradient not finite) that end the run."""
     attention: AttentionKind = "auto"
-    """The kernel of attention; see `training.masks`. It sets speed and memory, not the result."""
+    """The kernel of attention (`training.network.masks`); sets speed and memory, not the result."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Arithmetic of forward and backward; weights, reductions and the optimiser stay in float32."""
     second_epoch: bool = True

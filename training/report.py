@@ -1,8 +1,8 @@
 """What the first rank writes about a run: the record, the lines of its steps, the result.
 
-Beside the loss, each line has what `training.stopwatch`, `training.speed` and `training.observe`
-measured of its step; memory, load and the counters of the ledger are read once for all the lines
-that are written together, and stand in the last of them.
+Beside the loss, each line has what `training.watching.stopwatch`, `training.watching.speed` and
+`training.watching.observe` measured of its step; memory, load and the counters of the ledger are
+read once for all the lines that are written together, and stand in the last of them.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from training import early
 from training.checkpoint import write_text
 from training.config import RECORD, RunConfig
 from training.evaluate import Score, Scores
-from training.flops import active_parameters, parameter_count
-from training.loglines import first_lines, last_line, whole_lines
 from training.metrics import LINES, Line, Progress, StepLog, keep_before, read_lines
-from training.observe import Machine
-from training.speed import Speed
-from training.stopwatch import Stopwatch
-from training.tracker import Tracker
+from training.planning.flops import active_parameters, parameter_count
 from training.trainer import Trainer
+from training.watching import early
+from training.watching.loglines import first_lines, last_line, whole_lines
+from training.watching.observe import Machine
+from training.watching.speed import Speed
+from training.watching.stopwatch import Stopwatch
+from training.watching.tracker import Tracker
 from training.world import World
 
 RESULT = "result.json"

@@ -14,7 +14,7 @@ from training.config import RunConfig, recorded
 from training.data import Source
 from training.errors import TrainingError
 from training.model import Decoder
-from training.order import permute, round_keys
+from training.samples.order import permute, round_keys
 from training.verify import find, read_record
 from training.vocabulary import Vocabulary
 

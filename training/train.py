@@ -3,7 +3,7 @@
 Read from `main`: join the others, build model and data, go on from the newest good checkpoint, then
 step, save and evaluate until the end, and write `result.json`. Killed anywhere, the same command
 goes on exactly: same batches, same losses. Exit codes: 0 done or stopped with a checkpoint saved,
-1 failed, 2 the run file is wrong, 3 no step was finished for too long (`training.watchdog`).
+1 failed, 2 the run file is wrong, 3 no step was finished for too long (`training.ranks.watchdog`).
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ import time
 
 import torch.distributed as dist
 
-from training import watchdog
 from training.config import RunConfig, check_same_run, load_run
-from training.early import check_reference
 from training.errors import RunConfigError, TrainingError
 from training.faults import fault
-from training.layout import check_layout
+from training.layouts.layout import check_layout
 from training.plan import open_data
-from training.process import StopRequest, end_with_parent, hold
+from training.ranks import watchdog
+from training.ranks.process import StopRequest, end_with_parent, hold
 from training.report import Report
 from training.shards import ShardError
 from training.trainer import Trainer
 from training.vocabulary import Vocabulary
+from training.watching.early import check_reference
 from training.world import World, agree, join
 
 LOCK_SECONDS = 45.0  # an orphaned job is ended within 30

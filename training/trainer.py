@@ -11,29 +11,29 @@ from torch import Tensor
 
 from training.checkpoint import Checkpoints, Saved
 from training.config import RunConfig
-from training.course import Course
 from training.errors import TrainingError
 from training.evaluate import HeldOut, Scores, languages_of
 from training.exchange import Sums, entropy, shared_counts, shared_sums, to_device
 from training.faults import fault
 from training.guards import Guard
-from training.ledger import Ledger, open_ledger
-from training.masks import choose
+from training.layouts.norms import clip_gradients, gradient_norm
 from training.model import Decoder
-from training.moe import update_biases
-from training.norms import clip_gradients, gradient_norm
-from training.observe import WeightWatch, expert_load, source_losses
+from training.network.masks import choose
+from training.network.moe import update_biases
 from training.optim import build_optimizer, set_rate
 from training.origin import samples_of_parent, start_weights, what_changed
 from training.parallel import parallelise
 from training.plan import Data, earlier_plan
-from training.prefetch import Prefetch
-from training.review import Review, quarantined
-from training.rewind import Rewind, latest_start, too_many
+from training.samples.course import Course
+from training.samples.prefetch import Prefetch
 from training.schedule import learning_rate
-from training.stopwatch import mark
+from training.spikes.ledger import Ledger, open_ledger
+from training.spikes.review import Review, quarantined
+from training.spikes.rewind import Rewind, latest_start, too_many
 from training.verify import complete_steps, read_record, step_of
 from training.vocabulary import Vocabulary
+from training.watching.observe import WeightWatch, expert_load, source_losses
+from training.watching.stopwatch import mark
 from training.world import World, agree
 
 

@@ -1,6 +1,6 @@
 """Which checkpoints of a folder count: complete ones whose files are as they were written.
 
-Reads `checkpoint.json` (`training.saver` writes it) and hashes files: SHA-256 takes a core a
+Reads `checkpoint.json` (`training.saving.saver` writes it) and hashes files: SHA-256 takes a core a
 second for 1 to 2 GB, so the newest one is looked at first, and an older one only where that fails.
 No torch here, so that whoever copies checkpoints can verify them.
 """

@@ -1,7 +1,7 @@
 """This process among the others: its process group, its device, and its place in the mesh.
 
 gloo on CPU, nccl on GPUs. What is done with the processes stands in `training.parallel`, what their
-numbers must fulfil in `training.layout`. The mesh has the dimensions
+numbers must fulfil in `training.layouts.layout`. The mesh has the dimensions
 
     pipeline, replicate, shard, tensor        from the slowest links to the fastest
 
@@ -22,9 +22,9 @@ from torch._C._distributed_c10d import HashStore, Store, TCPStore
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from training.errors import TrainingError
-from training.layout import Layout
-from training.meeting import meet
-from training.memory import keep_freed_memory
+from training.layouts.layout import Layout
+from training.ranks.meeting import meet
+from training.ranks.memory import keep_freed_memory
 from training.settings.parallel import ParallelConfig
 
 
@@ -148,7 +148,7 @@ def place(layout: Layout, device: torch.device) -> World:
 
 
 def _store(rank: int, size: int, seconds: float) -> Store:
-    """The agents' store, or the part of it that belongs to this attempt (`training.meeting`)."""
+    """The agents' store, or the part of it that belongs to this attempt (`ranks.meeting`)."""
     if "MASTER_ADDR" not in os.environ:  # started without torch.distributed.run
         return HashStore()
     agent_serves = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"

@@ -20,7 +20,7 @@ def ours(material: Material) -> Trial:
     import numpy as np
 
     from training.data import Batch, Loader, open_source
-    from training.order import Order
+    from training.samples.order import Order
 
     source = open_source("web", [material.path("bench")], CONTEXT)
     steps = PASSES * source.n_rows // BATCH

@@ -138,7 +138,7 @@ def _ours(config: "RunConfig", *, tracked: bool = True) -> Trial:
 
 def _cpu_watch(device: Any) -> Any:
     """A stopwatch of this thread's CPU time: what other threads do counts for none of the parts."""
-    from training.stopwatch import Stopwatch
+    from training.watching.stopwatch import Stopwatch
 
     class CpuWatch(Stopwatch):
         def _now(self) -> float:
@@ -213,7 +213,7 @@ def _arithmetic(dtype: str) -> dict[str, float]:
 
     import torch
 
-    from training.speed import measured_peak
+    from training.watching.speed import measured_peak
 
     try:
         flags = Path("/proc/cpuinfo").read_text(encoding="utf-8")
@@ -230,11 +230,11 @@ def transformers(material: Material) -> Trial:
     import torch
     import transformers as peer
 
-    from training.course import Course
     from training.export import exported_tensors, model_config
-    from training.memory import keep_freed_memory
     from training.model import Decoder
     from training.plan import open_data
+    from training.ranks.memory import keep_freed_memory
+    from training.samples.course import Course
     from training.schedule import learning_rate
     from training.vocabulary import Vocabulary
 

@@ -17,7 +17,7 @@ LAST = 50
 def train_plan(arguments: argparse.Namespace) -> Result:
     """The estimate; UsageError where the run does not fit, saying by how much and what helps."""
     from training.errors import TrainingError
-    from training.estimate import lines_of
+    from training.planning.estimate import lines_of
     from training.shards import ShardError
 
     try:
@@ -34,7 +34,7 @@ def train_plan(arguments: argparse.Namespace) -> Result:
 def _of_recipe(arguments: argparse.Namespace) -> Result:
     """A recipe, so many tokens and GPUs: no file is read."""
     from resources.hardware import named_gpu
-    from training.estimate import VOCABULARY, estimate, recipe_run
+    from training.planning.estimate import VOCABULARY, estimate, recipe_run
 
     if arguments.run_file is not None:
         message = f"--recipe {arguments.recipe} and the file {arguments.run_file} are two runs"
@@ -62,8 +62,8 @@ def _of_file(arguments: argparse.Namespace) -> Result:
     from resources.hardware import named_gpu, this_device
     from resources.launcher import process_count
     from training.config import load_run
-    from training.estimate import estimate, sources
     from training.plan import open_data
+    from training.planning.estimate import estimate, sources
     from training.vocabulary import Vocabulary
 
     run = load_run(arguments.run_file)
@@ -92,7 +92,7 @@ def _terms(arguments: argparse.Namespace, out: Path | None = None, kind: str = "
 
     `out`: folder of a run that would go on on this machine; `kind` of its device.
     """
-    from training.estimate import MFU, PRICE, Terms
+    from training.planning.estimate import MFU, PRICE, Terms
 
     mfu, source, rate = arguments.mfu, "given", None
     measured = measured_speed(out / "metrics.jsonl") if out else {}

@@ -52,8 +52,8 @@ def seed_of(run_file: Path, shards: Path) -> int | None:
     `shards`: the folder of the token shards of its source.
     """
     from training.config import load_run
-    from training.course import Course
     from training.plan import open_data
+    from training.samples.course import Course
     from training.vocabulary import Vocabulary
 
     config, place = load_run(run_file), place_in(shards)

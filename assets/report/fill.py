@@ -18,7 +18,7 @@ from assets.spikes import spikes_of
 from pipeline.dataset import read_part
 from pipeline.manifest import Manifest
 from pipeline.mill import Mill, registered_snapshots
-from training.loglines import some_lines
+from training.watching.loglines import some_lines
 
 WEB = (
     "extracted_text",

@@ -15,7 +15,7 @@ from resources.mill import open_mill
 from tests import miniature
 from tests.training.miniature import write_run
 from training.config import load_run
-from training.early import FILE, early_report
+from training.watching.early import FILE, early_report
 
 
 class Training:

@@ -16,8 +16,8 @@ from pipeline.errors import ContractError, UsageError
 from resources.storage import open_store
 from tests.s3_server import moto_server
 from tests.training.miniature import lines, program, write_documents, write_run
-from training.ledger import open_ledger
 from training.shards import Shard
+from training.spikes.ledger import open_ledger
 
 NAME = "mini"
 

@@ -10,7 +10,7 @@ import pytest
 from assets.cli import main
 from resources.hardware import host_memory, named_gpu, this_device
 from tests.training.miniature import write_run
-from training.footprint import GIB
+from training.planning.footprint import GIB
 
 
 def planned(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, object]:

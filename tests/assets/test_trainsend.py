@@ -56,7 +56,7 @@ def store_of(url: str) -> S3Store:
 
 
 def checkpoint(folder: Path, step: int, content: bytes = b"") -> Path:
-    """A complete checkpoint as `training.saver` leaves it."""
+    """A complete checkpoint as `training.saving.saver` leaves it."""
     aside = folder / "checkpoints" / f"step-{step}.tmp"
     aside.mkdir(parents=True)
     for name in (METADATA, "__0_0.distcp"):

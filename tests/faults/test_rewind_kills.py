@@ -12,7 +12,7 @@ import pytest
 from tests.training.miniature import lines, program, result
 from tests.training.planted import plant, planted_run, rows_at
 from training.faults import POINTS
-from training.ledger import read_ledger
+from training.spikes.ledger import read_ledger
 
 pytestmark = pytest.mark.faults
 

@@ -7,7 +7,7 @@ import pytest
 from pipeline.errors import ConfigError
 from resources.attempts import Attempts, failure
 from resources.command import Ended
-from training.watchdog import BEAT, read_beats
+from training.ranks.watchdog import BEAT, read_beats
 
 FAILED = (
     "E1201 07:24:35.000000 4711 torch/distributed/elastic/multiprocessing/api.py:1003] failed "
@@ -78,7 +78,9 @@ def test_a_checkpoint_between_is_progress(tmp_path: Path) -> None:
     assert len(job.attempts.ended) == 9
 
 
-@pytest.mark.parametrize("kind", ["TrainingError", "RunConfigError", "QuarantineError", "ShardError"])
+@pytest.mark.parametrize(
+    "kind", ["TrainingError", "RunConfigError", "QuarantineError", "ShardError"]
+)
 def test_a_failure_that_the_program_names_is_enough(tmp_path: Path, kind: str) -> None:
     job = Job(tmp_path)
     assert job.end(1, 5, f"{kind}: the disk is full") == "the program named what is wrong"

@@ -119,7 +119,7 @@ def test_sigkill_of_the_launcher_leaves_nothing_alive(tmp_path: Path) -> None:
 
 STOPS = """
 import os, signal, sys, time
-from training import watchdog
+from training.ranks import watchdog
 from training.settings.launch import LaunchConfig
 watchdog.start(0, LaunchConfig(hang_seconds=5))
 watchdog.beat(12)

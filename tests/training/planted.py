@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tests.training.miniature import VOCABULARY, write_run, write_tokenizer
-from training.order import Order
+from training.samples.order import Order
 from training.shards import write_shard
 
 KEYS: dict[str, Any] = {

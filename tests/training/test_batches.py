@@ -12,7 +12,7 @@ import pytest
 from tests.training.miniature import ROOT, write_run
 from training.batches import batch_hash, main
 from training.errors import TrainingError
-from training.ledger import open_ledger
+from training.spikes.ledger import open_ledger
 
 RAMP = [{"until_tokens": 256, "global_batch": 4}]
 PHASES = [

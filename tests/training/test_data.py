@@ -11,11 +11,11 @@ from pipeline.config.mixture import MixtureConfig
 from pipeline.mixture import build_plan, shard_info
 from tests.training.miniature import TINY, VOCABULARY, write_documents, write_run
 from training.config import load_run
-from training.course import Course
 from training.data import Loader
 from training.errors import RunConfigError, TrainingError
-from training.order import Order
 from training.plan import Data, check_length, open_data
+from training.samples.course import Course
+from training.samples.order import Order
 from training.shards import write_shard
 from training.vocabulary import Vocabulary
 

@@ -13,7 +13,7 @@ from tests.training.miniature import write_run
 from training.checkpoint import identity_of, state_of
 from training.errors import TrainingError
 from training.guards import Guard
-from training.norms import clip_gradients, gradient_norm, local
+from training.layouts.norms import clip_gradients, gradient_norm, local
 from training.settings.spikes import SpikeConfig
 
 CPU = torch.device("cpu")

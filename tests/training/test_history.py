@@ -21,8 +21,8 @@ from tests.training.planted import plant, planted_run, rows_at
 from training import train
 from training.config import check_same_run, load_run
 from training.errors import QuarantineError, RunConfigError, TrainingError
-from training.ledger import read_ledger
-from training.process import StopRequest
+from training.ranks.process import StopRequest
+from training.spikes.ledger import read_ledger
 from training.verify import complete_steps, step_of
 from training.world import World
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from training.attention import rotate
-from training.flops import parameter_count
 from training.model import Decoder
+from training.network.attention import rotate
+from training.planning.flops import parameter_count
 from training.recipes import RECIPES
 from training.settings.model import ModelConfig
 

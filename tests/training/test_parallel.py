@@ -8,13 +8,13 @@ import torch
 from torch import nn
 
 from tests.training.miniature import lines, program, torchrun, write_run
-from training.compiling import compile_block, compiles
 from training.config import load_run
+from training.layouts.compiling import compile_block, compiles
+from training.layouts.norms import clip_gradients, gradient_norm
+from training.layouts.pipelining import keep_stage, layers_of_stage
+from training.layouts.recompute import recompute_in_backward
 from training.model import Decoder
-from training.norms import clip_gradients, gradient_norm
 from training.parallel import micro_batch, parallelise
-from training.pipelining import keep_stage, layers_of_stage
-from training.recompute import recompute_in_backward
 from training.settings.model import ModelConfig
 from training.world import World
 

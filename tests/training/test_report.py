@@ -11,11 +11,11 @@ import torch
 
 from tests.training.miniature import lines, program, result, torchrun, write_run
 from training.config import load_run
-from training.early import FILE
-from training.flops import flops_per_token
+from training.planning.flops import flops_per_token
 from training.report import Early, why_skipped
-from training.speed import Speed, measured_peak
-from training.stopwatch import PARTS
+from training.watching.early import FILE
+from training.watching.speed import Speed, measured_peak
+from training.watching.stopwatch import PARTS
 
 EVERY_STEP = {
     "loss", "loss/web", "loss/code", "grad_norm", "entropy", "batch_entropy", "lr", "skipped",

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from training.reading import read_row, read_rows
 from training.rows import (
     DOCUMENT,
     LENGTH,
@@ -25,6 +24,7 @@ from training.rows import (
     rows_path,
     write_rows,
 )
+from training.samples.reading import read_row, read_rows
 from training.shards import Shard, ShardError, offsets_of, write_shard
 
 

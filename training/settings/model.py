@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from training.settings.section import Section
 
 AttentionKind = Literal["auto", "sdpa", "varlen", "flex", "blocks"]
-"""How attention is computed; the result is the same but for rounding. See `training.masks`."""
+"""How attention is computed (`training.network.masks`); the result is the same but for rounding."""
 
 
 class MoeConfig(Section):

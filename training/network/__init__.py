@@ -1,0 +1,1 @@
+"""The parts of the decoder: attention, feed-forward blocks and experts, values, losses."""

@@ -1,0 +1,1 @@
+"""What a run takes, said before it starts. No torch here."""

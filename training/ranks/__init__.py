@@ -1,0 +1,1 @@
+"""One rank as a process: meeting the others, signals, hanging, memory."""

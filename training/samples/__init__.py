@@ -1,0 +1,1 @@
+"""Which sample comes when, and its tokens. NumPy only."""

@@ -1,0 +1,1 @@
+"""How a checkpoint is taken, written and known again."""

@@ -1,0 +1,1 @@
+"""What follows a bad step: the ledger, going back, leaving out, the report."""

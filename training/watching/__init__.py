@@ -1,0 +1,1 @@
+"""What is seen of a run: times, norms, speed, the early report, MLflow."""

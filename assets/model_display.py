@@ -1,6 +1,7 @@
 """What people see of a training run: its metadata in Dagster, and its pages at MLflow."""
 
 import json
+import math
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ from pipeline.mill import Mill
 from resources.tracking import TRAINING_PAGES, run_url
 from training.config import RunConfig
 from training.errors import TrainingError
+from training.spikes.facts import SPIKES
 from training.spikes.ledger import read_ledger
 from training.watching import early
 from training.watching.loglines import first_lines, some_lines
@@ -114,8 +116,7 @@ def spike_metadata(mill: Mill, out: Path) -> dict[str, Any]:
 def artifacts(mill: Mill, run: RunConfig) -> dict[str, str]:
     """Pages for MLflow: a spike each, and the early-run report with its curves."""
     pages = {
-        f"{spikes.FOLDER}/spike-{one.name}.md": spikes.page(one)
-        for one in spikes.spikes_of(mill, run.out)
+        f"{SPIKES}/spike-{one.name}.md": spikes.page(one) for one in spikes.spikes_of(mill, run.out)
     }
     found = early_report(run.out)
     if found is not None:
@@ -139,18 +140,25 @@ def time_split(lines: Lines) -> dg.TableMetadataValue:
 
 
 def loss_curve(lines: Lines) -> dg.TableMetadataValue:
-    """Some twenty steps, the last one always, with bars for the loss."""
-    every = max(1, len(lines) // CURVE_ROWS)
+    """At most some twenty steps, the first and the last always, with bars for the loss."""
+    every = max(1, -(-len(lines) // CURVE_ROWS))
     chosen = [*lines[:-1:every], *lines[-1:]]
-    most = max((v for one in chosen if isinstance(v := one.get("loss"), float)), default=1.0)
+    heights = [loss if math.isfinite(loss := _loss(one)) else 0.0 for one in chosen]
+    most = max([*heights, 1e-12])
     names = ("step", "loss", "grad_norm", "entropy", "lr", "tokens_per_second")
     return display.table(
         {name: short(one.get(name)) for name in names if name in one}
-        | {"": display.bar(one["loss"] / most) if isinstance(one.get("loss"), float) else ""}
-        for one in chosen
+        | {"": "refused" if one.get("skipped") else display.bar(height / most)}
+        for one, height in zip(chosen, heights, strict=True)
     )
 
 
+def _loss(line: Mapping[str, Any]) -> float:
+    return float(line.get("loss", math.nan))  # `nan` and `inf` are text in the file
+
+
 def short(value: Any) -> Any:
-    """A number with the digits that a person reads."""
-    return float(f"{value:.4g}") if isinstance(value, float) else value
+    """A number with the digits that a person reads; one that is not finite as text."""
+    if not isinstance(value, float):
+        return value
+    return float(f"{value:.4g}") if math.isfinite(value) else str(value)

@@ -16,8 +16,9 @@ from pipeline.excerpts import clean, page_name, scrubbed
 from pipeline.mill import Mill
 from pipeline.shard_documents import documents_of
 from pipeline.trace import SHARDS, find_shard
+from training.spikes.facts import report_files
+from training.watching.early import long_repeat
 
-FOLDER = "spikes"
 MOST = 20
 """Spikes that are looked up, the last ones; the others are counted."""
 SEQUENCES = 4
@@ -31,7 +32,7 @@ class Culprit:
     loss: float | None
     """Nats a target of its sequence."""
     suspect: bool
-    """Whether that stands out of the batch."""
+    """Whether that stands out of the batch, or the longest repeat is in its sequence."""
     url: str
     """Scrubbed; the id of a record or the place in a shard where it has none."""
     doc_id: str
@@ -63,15 +64,9 @@ class Spike:
     """That of its file: a step that is refused again after a rewind has one of its own."""
 
 
-def spike_files(out: Path) -> list[Path]:
-    """The reports of a run folder, by step, those after a rewind last."""
-    found = (out / FOLDER).glob("step-*.json")
-    return sorted(found, key=lambda p: [int(n) for n in p.stem.split("-") if n.isdigit()])
-
-
 def spikes_of(mill: Mill, out: Path) -> list[Spike]:
     """The last `MOST` spikes of a run with their documents looked up."""
-    files = spike_files(out)[-MOST:]
+    files = report_files(out)[-MOST:]
     reports = [json.loads(path.read_text(encoding="utf-8")) for path in files]
     facts = look_up(mill, reports)
     spikes = [
@@ -101,6 +96,8 @@ def look_up(
 
 def _spike(report: Mapping[str, Any], facts: Mapping[tuple[str, int], dict[str, Any]]) -> Spike:
     suspects = set(report["suspects"])
+    if (repeat := long_repeat(report)) is not None:
+        suspects.add(repeat["sequence"])
     culprits = [
         _culprit(sequence, document, facts, sequence["index"] in suspects)
         for sequence in report["sequences"][:SEQUENCES]
@@ -147,7 +144,7 @@ def _culprit(
 def signs(report: Mapping[str, Any]) -> list[str]:
     """Sentences about what is odd in a batch."""
     found = []
-    if (repeat := report["longest_repeat"]) is not None and repeat["tokens"] >= 64:
+    if (repeat := long_repeat(report)) is not None:
         one = "one token" if repeat["period"] == 1 else f"the same {repeat['period']} tokens"
         found.append(f"{repeat['tokens']} tokens on end repeat {one}")
     if new := report["new_tokens"]["number"]:

@@ -16,8 +16,9 @@ from typing import Any
 from training.checkpoint import write_text
 from training.config import RECORD, RunConfig
 from training.evaluate import Score, Scores
-from training.metrics import LINES, Line, Progress, StepLog, keep_before, read_lines
+from training.metrics import LINES, Line, Progress, StepLog, keep_before
 from training.planning.flops import active_parameters, parameter_count
+from training.spikes.facts import SPIKES, report_files
 from training.trainer import Trainer
 from training.watching import early
 from training.watching.loglines import first_lines, last_line, whole_lines
@@ -28,8 +29,6 @@ from training.watching.tracker import Tracker
 from training.world import World
 
 RESULT = "result.json"
-SPIKES = "spikes"
-LEDGER = "ledger.jsonl"
 COUNTED = {"skip": "skips", "rewind": "rewinds", "quarantine": "quarantines"}
 """Kind of event in the ledger: its counter."""
 
@@ -139,12 +138,11 @@ class Report:
 
     def counters(self) -> dict[str, int]:
         """Events in the ledger of the run: skips, rewinds, quarantines."""
-        path = self.config.out / LEDGER
-        kinds = Counter(event["kind"] for event in read_lines(path))
+        kinds = Counter(event["kind"] for event in self.trainer.ledger.events)
         return {name: kinds[kind] for kind, name in COUNTED.items()}
 
     def _new_spikes(self) -> None:
-        for path in sorted((self.config.out / SPIKES).glob("step-*.json")):
+        for path in report_files(self.config.out):
             if path.name not in self._spikes:
                 self._spikes.add(path.name)
                 self.tracker.file(path, SPIKES)
@@ -240,7 +238,11 @@ class Early:
         reference: list[Line] = []
         if self.reference and lines:
             reference = until(self.reference, lines[-1]["tokens"])
-        found = early.early_report(lines, steps=self.steps, reference=reference, name=self.name)
+        reports = report_files(self.path.parent)
+        spikes = [json.loads(path.read_text(encoding="utf-8")) for path in reports]
+        found = early.early_report(
+            lines, steps=self.steps, spikes=spikes, reference=reference, name=self.name
+        )
         write_text(self.path, json.dumps(found, indent=1) + "\n")
         self.done, self.verdict = found["steps"] >= self.steps, found["verdict"]
         return found

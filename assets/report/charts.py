@@ -57,13 +57,18 @@ def line_chart(
 
 
 def thin(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """The finite points, every n-th of them so that at most `MAX_POINTS` remain, and the last."""
+    """The finite points, about `MAX_POINTS` at most: first, last, and of each stretch between them
+    the lowest and the highest, so that a spike of one step is never lost.
+    """
     finite = [(x, y) for x, y in points if math.isfinite(x) and math.isfinite(y)]
-    step = max(1, math.ceil(len(finite) / MAX_POINTS))
-    kept = finite[::step]
-    if finite and kept[-1] != finite[-1]:
-        kept.append(finite[-1])
-    return kept
+    if len(finite) <= MAX_POINTS:
+        return finite
+    size = math.ceil(2 * len(finite) / MAX_POINTS)
+    kept = {0, len(finite) - 1}
+    for start in range(0, len(finite), size):
+        stretch = range(start, min(start + size, len(finite)))
+        kept |= {pick(stretch, key=lambda n: finite[n][1]) for pick in (min, max)}
+    return [finite[n] for n in sorted(kept)]
 
 
 def _padded(low: float, high: float) -> tuple[float, float]:

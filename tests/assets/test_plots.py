@@ -7,6 +7,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from assets.plots import charts, curves, page
+from assets.report.charts import MAX_POINTS, thin
 
 
 def lines(steps: int = 30) -> list[dict[str, Any]]:
@@ -45,3 +46,17 @@ def test_a_spike_does_not_flatten_the_rest() -> None:
     found = {name: svg for name, _, svg in charts(steep)}["gradient_norm"]
     assert ">norm, log10<" in found
     assert ">2<" in found
+
+
+def test_no_spike_of_one_step_is_lost_in_a_long_curve() -> None:
+    points = [(float(n), 1.0 + n % 3) for n in range(100_001)]
+    points[77_777], points[50_001], points[9] = (77_777.0, 60.0), (50_001.0, -9.0), (9.0, math.nan)
+    found = thin(points)
+    assert len(found) <= MAX_POINTS + 2
+    assert {points[77_777], points[50_001], points[0], points[-1]} <= set(found)
+    assert found == sorted(found)
+    assert thin(points[:400]) == [point for point in points[:400] if point[0] != 9]
+
+
+def test_curves_of_a_long_run_stay_small() -> None:
+    assert len(str(curves(lines(20_000)).value)) < 60_000

@@ -11,12 +11,13 @@ import pytest
 
 from assets.report.data import ReportData
 from assets.report.page import render
-from assets.spikes import SEQUENCES, page, rows, signs, spike_files, spikes_of
+from assets.spikes import SEQUENCES, page, rows, signs, spikes_of
 from pipeline.config import merge, validate
 from pipeline.mill import Mill
 from resources.mill import open_mill
 from tests import miniature
 from tests.miniature_input import SOURCE, sentences
+from training.spikes.facts import report_files
 
 EVIL = "https://evil.example/<script>alert(1)</script>?mail=jo.doe@example.org"
 
@@ -66,7 +67,8 @@ def report(name: str, step: int = 70, **changes: Any) -> dict[str, Any]:
         "step": step, "action": "skipped", "loss": 7.3, "grad_norm": 5.1, "median": 0.7,
         "limit": 2.2, "reason": "gradient norm 5.1 above 2.2", "suspects": [552],
         "sequences": sequences, "duplicates": {"sequences": [], "documents": [[{}, {}]]},
-        "longest_repeat": {"tokens": 256, "period": 1}, "new_tokens": {"number": 1, "ids": []},
+        "longest_repeat": {"tokens": 256, "period": 1, "sequence": 553},
+        "new_tokens": {"number": 1, "ids": []},
         "batch_entropy": 5.0,
     } | changes  # fmt: skip
 
@@ -94,7 +96,7 @@ def test_the_document_of_the_highest_loss_is_named_by_its_url(mill: Mill, tmp_pa
     assert "jo.doe" not in top.excerpt
     assert top.excerpt.startswith("‹b›Write to")
     assert len(top.excerpt) <= 200
-    assert not first.culprits[-1].suspect
+    assert [c.suspect for c in first.culprits] == [True] * 4 + [False] * 4, "553 repeats a token"
     (row, _) = rows([first, second])
     assert row["highest loss"] == top.url
     assert row["signs"].startswith("256 tokens on end repeat one token; 1 kinds of token")
@@ -146,7 +148,7 @@ def test_reports_come_in_the_order_of_their_steps(tmp_path: Path) -> None:
         write(tmp_path / name, {"step": 1})
         (tmp_path / "spikes").mkdir(exist_ok=True)
         (tmp_path / "spikes" / f"{name}.json").touch()
-    assert [p.stem for p in spike_files(tmp_path)] == [
+    assert [p.stem for p in report_files(tmp_path)] == [
         "step-20", "step-20-after-rewind-1", "step-100",
     ]  # fmt: skip
-    assert spike_files(tmp_path / "nowhere") == []
+    assert report_files(tmp_path / "nowhere") == []

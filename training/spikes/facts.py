@@ -196,6 +196,12 @@ def number(value: float) -> float | str:
     return float(value) if np.isfinite(value) else str(float(value))
 
 
+def report_files(out: Path) -> list[Path]:
+    """The reports of a run folder, by step, those after a rewind last."""
+    found = (out / SPIKES).glob("step-*.json")
+    return sorted(found, key=lambda p: [int(n) for n in p.stem.split("-") if n.isdigit()])
+
+
 def write_report(out: Path, report: dict[str, Any], rewinds: int) -> Path:
     """Write it; a step that spikes again after a rewind has a file of its own."""
     again = f"-after-rewind-{rewinds}" if rewinds else ""

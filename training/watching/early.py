@@ -1,14 +1,18 @@
 """The early-run report: is a run worth going on with, from the numbers of its first steps?
 
 A run that will fail mostly shows it in its first thousand steps, and those cost a thousandth of it.
-Seven checks, each `healthy`, `watch` or `stop`, or without a verdict where there is too little to
+Eight checks, each `healthy`, `watch` or `stop`, or without a verdict where there is too little to
 judge by; the report's verdict is the worst of them. No torch here.
 
 Where the thresholds come from:
-- `skips`: five in fifty steps is where the ladder behind the gate takes the run back; any skip is
-  worth a look.
+- `skips`: five in fifty steps is where the ladder behind the gate takes the run back. Fewer are
+  what the gate is for, where the batch says why:
+- `unexplained_skips`: a step was refused for its data where the loss of some sequences stood out
+  of the batch, not that of half of them, or where some tokens repeat for long. Else one is worth a
+  look.
 - `gradient_spikes`: 10 x the running median is what Megatron-LM calls spiky
-  (`SPIKY_LOSS_FACTOR = 10`); clipping hides it from the loss.
+  (`SPIKY_LOSS_FACTOR = 10`); clipping hides it from the loss. Steps that were refused moved nothing
+  and do not count.
 - `gradient_trend`: medians of the last and the second quarter of the steps. In healthy runs the
   norm falls or stays; one that grows tenfold is on its way to diverge (the precursor of loss spikes
   in arXiv:2312.16903 is a growing gradient norm).
@@ -40,18 +44,27 @@ RANKS = {"healthy": 0, "watch": 1, "stop": 2}
 SPIKY = 10.0
 LEARNED = 2_000_000
 """Tokens after which every model is better than guessing by frequency."""
+LONG = 64
+"""Tokens of a repeat that text hardly has."""
 Line = dict[str, Any]
+Spike = dict[str, Any]
 
 
 def early_report(
-    lines: Sequence[Line], *, steps: int, reference: Sequence[Line] = (), name: str | None = None
+    lines: Sequence[Line],
+    *,
+    steps: int,
+    spikes: Sequence[Spike] = (),
+    reference: Sequence[Line] = (),
+    name: str | None = None,
 ) -> dict[str, Any]:
     """Verdict and checks over the lines of the first `steps` steps of a `metrics.jsonl`.
 
-    `reference`: lines of the run called `name`, to compare with at equal tokens.
+    `spikes`: the reports of refused steps (`training.spikes.facts`); `reference`: lines of the run
+    called `name`, to compare with at equal tokens.
     """
     seen = [line for line in lines if line["step"] <= steps]
-    found = [check(seen) for check in CHECKS]
+    found = [*(check(seen) for check in CHECKS), unexplained_skips(seen, spikes)]
     if name is not None:
         found.append(against(seen, reference, name))
     judged = [one for one in found if one["verdict"]]
@@ -78,12 +91,16 @@ def judged(
     name: str, value: float | None, watch: float, stop: float | None, why: str
 ) -> dict[str, Any]:
     """A check whose value must stay below two thresholds; None where it cannot be judged."""
-    verdict = None
-    if value is not None:
-        verdict = "stop" if stop is not None and value >= stop else "healthy"
-        verdict = "watch" if verdict == "healthy" and value >= watch else verdict
-    shown = None if value is None else float(f"{min(value, 1e9):.4g}")  # JSON has no infinity
-    text = f"{why}: {shown}, from {watch:g} on worth a look" if shown is not None else why
+    if value is None:
+        return {"name": name, "verdict": None, "value": None, "watch": watch, "stop": stop,
+                "why": why}  # fmt: skip
+    verdict = "stop" if stop is not None and value >= stop else "healthy"
+    verdict = "watch" if verdict == "healthy" and value >= watch else verdict
+    shown = float(f"{min(value, 1e9):.4g}")  # JSON has no infinity
+    limit = f"from {watch:g} on worth a look"
+    if verdict == "stop":
+        limit = f"from {stop:g} on a reason to stop"
+    text = f"{why}: {shown:g}, {limit}"
     return {"name": name, "verdict": verdict, "value": shown, "watch": watch, "stop": stop,
             "why": text}  # fmt: skip
 
@@ -93,12 +110,34 @@ def skips(lines: Sequence[Line]) -> dict[str, Any]:
     flags = [bool(line.get("skipped")) for line in lines]
     most = max((sum(flags[at : at + 50]) for at in range(len(flags))), default=0)
     value = float(most) if len(flags) >= LEAST else None
-    return judged("skips", value, 1, 5, "most steps skipped within fifty")
+    return judged("skips", value, 5, 5, "most steps skipped within fifty")
+
+
+def unexplained_skips(lines: Sequence[Line], spikes: Sequence[Spike]) -> dict[str, Any]:
+    """Skipped steps that their data do not explain; one without a report is none that is."""
+    told = {one["step"]: one for one in spikes}  # the last report of a step is that in force
+    refused = [int(line["step"]) for line in lines if line.get("skipped")]
+    count = sum(step not in told or not explained(told[step]) for step in refused)
+    value = float(count) if len(lines) >= LEAST else None
+    return judged("unexplained_skips", value, 1, None, "skipped steps that no sequence of theirs "
+                  "explains")  # fmt: skip
+
+
+def explained(spike: Spike) -> bool:
+    """Whether it was the data of a refused step: few sequences that stand out, or a long repeat."""
+    few = 0 < len(spike["suspects"]) < len(spike["sequences"]) / 2
+    return few or long_repeat(spike) is not None
+
+
+def long_repeat(spike: Spike) -> Line | None:
+    """The longest repeat in the batch of a refused step, where it is longer than that of text."""
+    found: Line | None = spike["longest_repeat"]
+    return found if found is not None and found["tokens"] >= LONG else None
 
 
 def gradient_spikes(lines: Sequence[Line]) -> dict[str, Any]:
-    """Largest gradient norm over the median of the fifty before it."""
-    norms = numbers(lines, "grad_norm")
+    """Largest gradient norm of a step that counted, over the median of the fifty before it."""
+    norms = numbers([line for line in lines if not line.get("skipped")], "grad_norm")
     ratios = [norms[n] / max(median(norms[n - 50 : n]), 1e-30) for n in range(50, len(norms))]
     value = max(ratios, default=None)
     return judged("gradient_spikes", value, SPIKY, None, "gradient norm over the median of the "

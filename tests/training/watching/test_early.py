@@ -61,10 +61,50 @@ def test_only_the_first_steps_count() -> None:
     assert early_report(late, steps=300)["verdict"] == "stop"
 
 
-@pytest.mark.parametrize(("n", "wanted"), [(0, "healthy"), (1, "watch"), (4, "watch"), (5, "stop")])
+def refusals(*suspects: int, first: int = 100, repeat: int = 0) -> list[dict[str, Any]]:
+    """Reports of refused steps of 8 sequences, of which so many stood out."""
+    found = {"tokens": repeat} if repeat else None
+    return [
+        {"step": first + n, "sequences": [{}] * 8, "suspects": list(range(k))}
+        | {"longest_repeat": found}
+        for n, k in enumerate(suspects)
+    ]
+
+
+@pytest.mark.parametrize(("n", "wanted"), [(0, "healthy"), (1, "healthy"), (4, "healthy"),
+                                           (5, "stop")])  # fmt: skip
 def test_skips_within_fifty_steps(n: int, wanted: str) -> None:
     lines = curve(skipped=lambda step, _: float(100 <= step < 100 + n))
-    assert verdict(lines, "skips") == (wanted, wanted)
+    assert verdict(lines, "skips", spikes=refusals(*[1] * n)) == (wanted, wanted)
+
+
+@pytest.mark.parametrize(
+    ("spikes", "wanted"),
+    [
+        (refusals(1), "healthy"),
+        (refusals(3), "healthy"),
+        (refusals(4), "watch"),
+        (refusals(0), "watch"),
+        (refusals(0, repeat=63), "watch"),
+        (refusals(0, repeat=64), "healthy"),
+        (refusals(0) + refusals(1), "healthy"),  # a later report of the same step counts
+        ([], "watch"),
+        (refusals(1, first=99), "watch"),
+    ],
+)
+def test_refused_data_are_no_reason_to_watch_and_other_skips_are(
+    spikes: list[dict[str, Any]], wanted: str
+) -> None:
+    lines = curve(skipped=lambda step, _: float(step == 100))
+    assert verdict(lines, "unexplained_skips", spikes=spikes) == (wanted, wanted)
+    assert early_report(curve(), steps=1000, spikes=spikes)["verdict"] == "healthy"
+
+
+def test_a_norm_that_was_refused_is_no_spike_of_the_run() -> None:
+    lines = curve(grad_norm=lambda s, v: v * (40 if s == 300 else 1))
+    assert verdict(lines, "gradient_spikes")[0] == "watch"
+    lines[299]["skipped"] = 1.0
+    assert verdict(lines, "gradient_spikes")[0] == "healthy"
 
 
 @pytest.mark.parametrize(

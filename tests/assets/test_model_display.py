@@ -1,0 +1,48 @@
+"""What is shown of a run's steps, also where their numbers are odd."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from assets.model_display import CURVE_ROWS, loss_curve, short
+
+
+def lines(*losses: Any) -> list[dict[str, Any]]:
+    return [{"step": n, "loss": loss, "skipped": 0.0} for n, loss in enumerate(losses, 1)]
+
+
+def shown(*losses: Any) -> list[tuple[Any, Any]]:
+    return [(r.data["step"], r.data["loss"]) for r in loss_curve(lines(*losses)).records]
+
+
+@pytest.mark.parametrize("steps", [1, 2, 19, 20, 21, 39, 40, 4000])
+def test_first_and_last_step_are_shown_and_not_many_more(steps: int) -> None:
+    found = shown(*[3.0] * steps)
+    assert (found[0][0], found[-1][0]) == (1, steps)
+    assert len(found) <= CURVE_ROWS + 1
+    assert len(set(found)) == len(found)
+
+
+@pytest.mark.parametrize("odd", [math.nan, math.inf, "nan", "inf", "-inf"])
+def test_a_loss_that_is_not_finite_has_no_bar(odd: float | str) -> None:
+    records = loss_curve(lines(4.0, odd, 2.0)).records
+    assert [str(r.data["loss"]) for r in records] == ["4.0", str(odd), "2.0"]
+    assert [len(str(r.data[" "])) for r in records] == [24, 0, 12]
+
+
+def test_runs_without_steps_and_without_loss() -> None:
+    assert loss_curve([]).records == []
+    assert shown(0.0) == [(1, 0.0)]
+
+
+def test_a_refused_step_is_marked() -> None:
+    found = lines(4.0, 9.0, 3.0)
+    found[1]["skipped"] = 1.0
+    assert [r.data[" "] for r in loss_curve(found).records][1] == "refused"
+
+
+def test_numbers_are_short() -> None:
+    assert (short(1.23456), short(12), short(math.nan), short(None)) == (1.235, 12, "nan", None)

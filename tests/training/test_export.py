@@ -11,12 +11,13 @@ from tests.training.miniature import write_documents, write_run
 from training import evaluate
 from training.config import RECORD
 from training.errors import TrainingError
-from training.export import export, verify_export
+from training.export import export, exported_tensors, ties_of, verify_export, write_tensors
 from training.hf_import import load_hf
-from training.hf_layout import check_hf, shape_of_hf
+from training.hf_layout import check_hf, config_json, shape_of_hf
 from training.model import Decoder
+from training.network.moe import routers
 from training.sampling import open_model
-from training.settings.model import ModelConfig
+from training.settings.model import ModelConfig, MoeConfig
 
 
 def finished(trainer_of: Any, path: Path) -> Path:
@@ -55,7 +56,8 @@ def test_transformers_loads_it_offline_with_equal_logits(
         if name.endswith("correction_bias"):
             buffer.uniform_(-0.5, 0.5)  # as after a long run
     report = export(opened, tmp_path / "hf", most_bytes=30_000)
-    assert report["max_logit_difference"] < limit
+    assert report["logit_difference_p99"] <= report["max_logit_difference"] < limit
+    assert report["tied_tokens"] <= (0.2 if kind == "Dots1" else 0)
     assert report["architecture"] == f"{kind}ForCausalLM"
     assert report["identity"] == opened.identity
     index = json.loads((tmp_path / "hf" / "model.safetensors.index.json").read_text())
@@ -104,6 +106,75 @@ def test_other_logits_are_refused_and_nothing_is_replaced(
     with pytest.raises(TrainingError, match="logits differ"):
         export(opened, tmp_path / "hf")
     assert (tmp_path / "hf" / "model.safetensors").read_bytes() == before
+
+
+def mixture(tmp_path: Path, name: str, vocab: int = 50, **experts: Any) -> tuple[Decoder, Path]:
+    """A mixture of two layers and its exported folder."""
+    config = ModelConfig(
+        layers=2, dim=32, heads=2, kv_heads=1, ffn=64, init_std=0.1,
+        moe=MoeConfig(**{"n_experts": 8, "top_k": 2, "expert_ffn": 16} | experts),
+    )  # fmt: skip
+    model = Decoder(config, vocab, 32)
+    model.init_weights(1)
+    for router in routers(model):
+        router.e_score_correction_bias.copy_(torch.linspace(-0.3, 0.3, config.moe.n_experts))  # type: ignore[union-attr]
+    (tmp_path / name).mkdir()
+    write_tensors(exported_tensors(model), tmp_path / name)
+    told = config_json(config, vocab_size=vocab, context=32, end_id=0)
+    (tmp_path / name / "config.json").write_text(json.dumps(told))
+    return model.eval(), tmp_path / name
+
+
+@pytest.mark.parametrize(
+    "experts",
+    [
+        {"shared": 2, "first_dense": 0, "scaling": 2.5},
+        {"n_experts": 3, "top_k": 3, "shared": 3},
+        {"n_experts": 16, "top_k": 15, "first_dense": 0},
+    ],
+)
+def test_mixtures_of_other_shapes_choose_as_dots1_does(
+    tmp_path: Path, experts: dict[str, Any]
+) -> None:
+    model, folder = mixture(tmp_path, "hf", **experts)
+    assert verify_export(folder, model)["max_logit_difference"] < 1e-4
+
+
+def test_a_token_that_is_far_out_is_refused_unless_its_experts_are_tied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, folder = mixture(tmp_path, "hf", vocab=4000)
+    tokens = torch.randint(0, 4000, (8, 32), generator=torch.Generator().manual_seed(0))
+    last = next(int(row[-1]) for row in tokens if int((tokens == row[-1]).sum()) == 1)
+    with torch.no_grad():  # one token of 256, which no other sees
+        model.embed_tokens.weight[last] *= -1
+    with pytest.raises(TrainingError, match=r"differ by \d\.\d+, more than 0\.0001"):
+        verify_export(folder, model)
+    monkeypatch.setattr("training.export.TIE", 1.0)
+    found = verify_export(folder, model)
+    assert found["max_logit_difference"] > 0.1
+    assert found["logit_difference_p99"] < 1e-4
+    assert found["tied_tokens"] == 1
+    with torch.no_grad():
+        model.embed_tokens.weight[tokens[:, -1]] *= -1  # eight tokens are too many
+    with pytest.raises(TrainingError, match="99 of 100 tokens by"):
+        verify_export(folder, model)
+
+
+def test_tied_experts_are_found(tmp_path: Path) -> None:
+    model, _ = mixture(tmp_path, "hf")
+    tokens = torch.arange(32).view(2, 16)
+    with ties_of(model, tokens) as ties, torch.no_grad():
+        model(tokens)
+    assert ties.mean() < 0.1
+    with torch.no_grad():
+        for router in routers(model):
+            router.weight.zero_()
+            router.e_score_correction_bias.zero_()
+    with ties_of(model, tokens) as ties, torch.no_grad():
+        model(tokens)
+    assert ties.min() == 1
+    assert not routers(model)[0]._forward_hooks
 
 
 def test_evaluation_tells_sources_and_languages_apart(tmp_path: Path, trainer_of: Any) -> None:

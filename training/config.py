@@ -27,6 +27,7 @@ from training.settings.watch import WatchConfig
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 RECORD = "run.json"
 LANGUAGES = "languages.json"
+MOST_STEPS = 100_000_000
 """In the folder of a run: held-out shard to [documents], the language of each. Training reads no
 Parquet, where they stand; see `training.evaluate`."""
 PATHS = ("plan", "tokenizer", "out", "parent_root", "data_root", "weights")
@@ -57,7 +58,7 @@ class RunConfig(Recipe):
     """`tokenizer.json`: vocabulary size, end of text, bytes of a token."""
     out: Path
     """Folder of the run: `metrics.jsonl`, `checkpoints/`, `result.json`."""
-    steps: int = Field(ge=1, le=100_000_000)
+    steps: int = Field(ge=1, le=MOST_STEPS)
     warmup_steps: int = Field(ge=0)
     nproc_per_node: int | None = Field(default=None, ge=1, le=1024)
     """Processes; default: the GPUs, else 2 on CPU."""

@@ -12,6 +12,15 @@ Result = dict[str, Any]
 GPU = "H100"
 LAST = 50
 """Steps whose median speed counts as measured."""
+LIMITS: dict[str, tuple[float, float]] = {
+    "tokens": (1, 1e18),
+    "vocab": (2, 10_000_000),
+    "gpus": (1, 1_000_000),
+    "gpu_memory": (0.01, 100_000),
+    "price": (0, 1_000_000),
+    "checkpoint_seconds": (0.001, 86_400),
+}
+"""Least and most of an option; MFU has a sentence of its own."""
 
 
 def train_plan(arguments: argparse.Namespace) -> Result:
@@ -20,6 +29,7 @@ def train_plan(arguments: argparse.Namespace) -> Result:
     from training.planning.estimate import lines_of
     from training.shards import ShardError
 
+    _check(arguments)
     try:
         report = _of_recipe(arguments) if arguments.recipe else _of_file(arguments)
     except TrainingError as error:
@@ -29,6 +39,15 @@ def train_plan(arguments: argparse.Namespace) -> Result:
     if not arguments.json:
         print("\n".join([*lines_of(report), *report["notes"]]))
     return report
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    """UsageError naming the first option that is outside of what makes sense, NaN included."""
+    for name, (least, most) in LIMITS.items():
+        value = getattr(arguments, name)
+        if value is not None and not least <= value <= most:
+            message = f"--{name.replace('_', '-')} {value:g} is outside of {least:g} to {most:g}"
+            raise UsageError(message, hint="see `gristmill train --help`")
 
 
 def _of_recipe(arguments: argparse.Namespace) -> Result:
@@ -59,6 +78,10 @@ def _of_file(arguments: argparse.Namespace) -> Result:
     if arguments.run_file is None:
         message = "--plan needs a run"
         raise UsageError(message, hint="give RUN.yaml, or --recipe NAME --tokens N --gpus N")
+    for name in ("tokens", "vocab"):
+        if getattr(arguments, name) is not None:
+            message = f"--{name} goes with --recipe: {arguments.run_file} says its own"
+            raise UsageError(message, hint=f"leave --{name} out, or change the run file")
     from resources.hardware import named_gpu, this_device
     from resources.launcher import process_count
     from training.config import load_run

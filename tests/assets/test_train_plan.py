@@ -12,6 +12,8 @@ from resources.hardware import host_memory, named_gpu, this_device
 from tests.training.miniature import write_run
 from training.planning.footprint import GIB
 
+TINY = ("--plan", "--recipe", "tiny_cpu")
+
 
 def planned(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, object]:
     assert main(["train", "--plan", "--json", *arguments]) == 0
@@ -60,6 +62,18 @@ def test_a_run_file_with_its_sources(tmp_path: Path, capsys: pytest.CaptureFixtu
             "on 2 processes, and H100 has 79.6",
         ),
         (["RUN", "--plan", "--gpu", "H100", "--gpu-memory", "0.5"], "and H100 has 0.5"),
+        (["RUN", "--plan", "--tokens", "1e9"], "--tokens goes with --recipe"),
+        (["RUN", "--plan", "--vocab", "300"], "--vocab goes with --recipe"),
+        (["RUN", "--plan", "--gpus", "0"], "--gpus 0 is outside of 1 to 1e+06"),
+        (["RUN", "--plan", "--mfu", "nan"], "--mfu nan is no share of the peak"),
+        (["RUN", "--plan", "--price", "nan"], "--price nan is outside of 0 to 1e+06"),
+        (["RUN", "--plan", "--price", "-1"], "--price -1 is outside of"),
+        (["RUN", "--plan", "--gpu-memory", "inf"], "--gpu-memory inf is outside of"),
+        (["RUN", "--plan", "--checkpoint-seconds", "0"], "--checkpoint-seconds 0 is outside of"),
+        ([*TINY, "--gpus", "1", "--tokens", "nan"], "--tokens nan is outside of 1 to 1e+18"),
+        ([*TINY, "--gpus", "1", "--tokens", "1e18"], "and a run has 100,000,000"),
+        ([*TINY, "--gpus", "-1", "--tokens", "1e9"], "--gpus -1 is outside of"),
+        ([*TINY, "--gpus", "1", "--tokens", "1e9", "--vocab", "0"], "--vocab 0 is outside of 2"),
     ],
 )
 def test_what_is_refused(

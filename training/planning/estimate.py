@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from training.config import RunConfig
+from training.config import MOST_STEPS, RunConfig
 from training.data import Loader
 from training.errors import RunConfigError
 from training.planning.flops import (
@@ -59,8 +59,8 @@ class Terms:
 def recipe_run(recipe: str, *, tokens: float, gpus: int) -> tuple[RunConfig, list[str]]:
     """A run of a recipe alone, over so many tokens, and what was changed to make one of it.
 
-    The global batch becomes a multiple of the GPUs. RunConfigError for an unknown recipe, or fewer
-    tokens than a step has.
+    The global batch becomes a multiple of the GPUs. RunConfigError for an unknown recipe, fewer
+    tokens than a step has, or more steps than a run may have.
     """
     if recipe not in RECIPES:
         message = f"recipe {recipe!r} is not known"
@@ -71,6 +71,9 @@ def recipe_run(recipe: str, *, tokens: float, gpus: int) -> tuple[RunConfig, lis
     if steps < 1:
         message = f"{tokens:g} tokens are less than one step of {recipe}: {batch * made.context:,}"
         raise RunConfigError(message, hint="give more --tokens, or fewer --gpus")
+    if steps > MOST_STEPS:
+        message = f"{tokens:g} tokens are {steps:,} steps of {recipe}, and a run has {MOST_STEPS:,}"
+        raise RunConfigError(message, hint="give fewer --tokens, or a larger recipe")
     place = Path(recipe)
     settings = made.model_dump() | {"global_batch": batch, "steps": steps}
     # as `training.config` completes a run file

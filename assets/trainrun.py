@@ -9,14 +9,13 @@ import contextlib
 import json
 import shutil
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipeline.errors import DamagedPartError
 from training.config import PATHS, RECORD, RunConfig, recorded
 from training.errors import TrainingError
 from training.spikes.ledger import read_ledger
-from training.verify import LATEST, STEP, fault_of, find, read_record
+from training.verify import LATEST, STEP, fault_of, find, read_record, rewinds_of
 from training.verify import RECORD as CHECKPOINT
 
 if TYPE_CHECKING:
@@ -51,19 +50,15 @@ def bring_run(remote: "Mirror", say: Say, step: int | None = None) -> None:
                     remote.bring(info.key)
     ledger = read_ledger(out)
     for number in wanted:
-        why = bring_checkpoint(remote, number)
-        if why is None and step is None and ledger.superseded(number, rewinds_of(out, number)):
+        why, path = bring_checkpoint(remote, number), out / "checkpoints" / f"step-{number}"
+        if why is None and step is None and ledger.superseded(number, rewinds_of(path)):
+            shutil.rmtree(path)
             why = "a rewind took it back"
         if why is None:
+            (path.parent / LATEST).write_text(f"{path.name}\n", encoding="utf-8")
             say(f"step-{number} came from {remote.store.url}")
             break
         say(f"step-{number} of {remote.store.url} was skipped: {why}")
-
-
-def rewinds_of(out: Path, step: int) -> int:
-    """How many rewinds a checkpoint of a run folder has behind it."""
-    record = read_record(out / "checkpoints" / f"step-{step}")
-    return int(record["progress"].get("rewinds", 0))
 
 
 def relocate(run: RunConfig) -> None:
@@ -100,7 +95,6 @@ def bring_checkpoint(remote: "Mirror", step: int) -> str | None:
     if final.exists():
         shutil.rmtree(final)
     aside.rename(final)
-    (final.parent / LATEST).write_text(f"{final.name}\n", encoding="utf-8")
     return None
 
 

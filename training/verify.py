@@ -153,7 +153,18 @@ def read_record(path: Path) -> dict[str, Any]:
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         message = f"{RECORD} is absent or damaged"
         raise TrainingError(message, hint="the checkpoint was not completed") from error
+    if not all(isinstance(record.get(key, {}), dict) for key in ("progress", "stamps")):
+        message = f"{RECORD} is absent or damaged"
+        raise TrainingError(message, hint="the checkpoint was not completed")
     if METADATA not in files:
         message = f"{RECORD} names no {METADATA}"
         raise TrainingError(message, hint="the checkpoint was not completed")
     return dict(record)
+
+
+def rewinds_of(path: Path) -> int:
+    """How many rewinds the run of a checkpoint had behind it; a damaged one counts as none."""
+    try:
+        return int(read_record(path).get("progress", {}).get("rewinds", 0))
+    except (TrainingError, TypeError, ValueError):
+        return 0

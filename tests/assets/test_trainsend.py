@@ -24,7 +24,7 @@ from resources.storage import open_store
 from resources.storage_s3 import S3Store
 from tests.s3_server import S3Server, moto_server
 from tests.tcp_proxy import Proxy, proxy
-from training.verify import METADATA, RECORD, fault_of
+from training.verify import METADATA, RECORD, complete_steps, fault_of, step_of
 
 
 @pytest.fixture(scope="module")
@@ -55,14 +55,15 @@ def store_of(url: str) -> S3Store:
     return dataclasses.replace(store, retry=Retry(attempts=2, wait_seconds=0.01))
 
 
-def checkpoint(folder: Path, step: int, content: bytes = b"") -> Path:
+def checkpoint(folder: Path, step: int, content: bytes = b"", rewinds: int = 0) -> Path:
     """A complete checkpoint as `training.saving.saver` leaves it."""
     aside = folder / "checkpoints" / f"step-{step}.tmp"
     aside.mkdir(parents=True)
     for name in (METADATA, "__0_0.distcp"):
         (aside / name).write_bytes(content or f"{name} of {step}".encode())
     files = {p.name: {"bytes": p.stat().st_size, "checksum": checksum(p)} for p in aside.iterdir()}
-    (aside / RECORD).write_text(json.dumps({"step": step, "files": files}))
+    record = {"step": step, "files": files, "progress": {"rewinds": rewinds}}
+    (aside / RECORD).write_text(json.dumps(record))
     return aside.rename(aside.with_name(f"step-{step}"))
 
 
@@ -75,6 +76,12 @@ def until(true: Callable[[], object], seconds: float = 60) -> None:
 
 def keys(remote: Mirror) -> set[str]:
     return {info.key for info in remote.store.list()}
+
+
+def latest(remote: Mirror) -> bytes:
+    """What the pointer in the bucket says; it follows the checkpoint."""
+    key = "checkpoints/latest"
+    return remote.store.read(key) if remote.store.exists(key) else b""
 
 
 def test_checkpoints_go_up_when_they_are_published(
@@ -91,7 +98,7 @@ def test_checkpoints_go_up_when_they_are_published(
         for step in (1, 3, 4):
             path = checkpoint(out, step)
             until(lambda: steps_in(remote)[:1] == [step])  # noqa: B023
-            until(lambda: remote.store.read("checkpoints/latest") == f"step-{step}\n".encode())  # noqa: B023
+            until(lambda: latest(remote) == f"step-{step}\n".encode())  # noqa: B023
             if step == 1:
                 shutil.rmtree(path)
         until(lambda: steps_in(remote) == [4, 3])
@@ -109,6 +116,29 @@ def test_checkpoints_go_up_when_they_are_published(
     bring_run(second, print)
     assert set(files_beside(second.folder)) == beside, "all of it comes to another machine"
     assert fault_of(second.folder / "checkpoints/step-4") is None
+
+
+def test_what_a_rewind_took_back_does_not_come_from_the_bucket(
+    remote: Mirror, tmp_path: Path
+) -> None:
+    for step in (2, 4, 6):
+        checkpoint(remote.folder, step)
+    (remote.folder / "run.json").write_text("{}")
+    back = {"kind": "rewind", "step": 7, "rewinds": 0, "to_step": 4,
+            "from_sample": 32, "to_sample": 72}  # fmt: skip
+    (remote.folder / "ledger.jsonl").write_text(f"{json.dumps(back)}\n")
+    Sender(remote, print, 3, None).rest()
+    second, said = Mirror(remote.store, tmp_path / "second"), list[str]()
+    bring_run(second, said.append)
+    assert "step-6" in said[0]
+    assert said[0].endswith("was skipped: a rewind took it back")
+    folder = second.folder / "checkpoints"
+    assert [step_of(path) for path in complete_steps(folder)] == [4]
+    assert (folder / "latest").read_text() == "step-4\n"
+    checkpoint(remote.folder, 5, rewinds=1)
+    Sender(remote, print, 4, None).rest()
+    bring_run(second, said.append)
+    assert [step_of(path) for path in complete_steps(folder)] == [5, 4], "of the new history"
 
 
 def test_a_history_that_was_taken_back_goes(remote: Mirror) -> None:

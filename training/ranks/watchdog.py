@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
+from training.errors import TrainingError
 from training.settings.launch import LaunchConfig
 
 VARIABLE = "GRISTMILL_BEATS"
@@ -140,11 +141,20 @@ _watch: Watchdog | None = None
 
 
 def start(rank: int, limits: LaunchConfig) -> None:
-    """Watch this process's main thread, which calls, from now on."""
+    """Watch this process's main thread, which calls, from now on.
+
+    TrainingError where the launcher, and its folder for beats, are gone.
+    """
     global _watch
     place = os.environ.get(VARIABLE)
-    _watch = Watchdog(rank, limits, Path(place) if place else None)
-    _watch.start()
+    watch = Watchdog(rank, limits, Path(place) if place else None)
+    try:
+        watch.start()
+    except FileNotFoundError as error:
+        message = f"{VARIABLE} names the folder {place}, which is gone: the launcher has ended"
+        hint = f"start the run anew; by hand, without the variable {VARIABLE}"
+        raise TrainingError(message, hint=hint) from error
+    _watch = watch  # only one whose thread runs can be stopped
 
 
 def beat(step: int) -> None:

@@ -21,9 +21,19 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from training.errors import TrainingError
+
 LEDGER = "ledger.jsonl"
 Event = dict[str, Any]
-KINDS = ("skip", "rewind", "leave_out", "quarantine", "accept")
+PLACE = ("step", "rewinds", "from_sample", "to_sample")
+NUMBERS = {
+    "skip": PLACE,
+    "rewind": (*PLACE, "to_step"),
+    "leave_out": PLACE,
+    "quarantine": PLACE,
+    "accept": ("step", "rewinds"),
+}
+"""Kind of event: whole numbers it has."""
 SAME = ("kind", "step", "from_sample", "to_sample", "rewinds", "config_hash")
 """Keys in which two entries of the same happening agree."""
 
@@ -38,7 +48,7 @@ class Ledger:
 
     def enter(self, event: Event) -> bool:
         """Append an event, on the disk before this returns; false where it is there already."""
-        assert event["kind"] in KINDS
+        assert event["kind"] in NUMBERS
         event = {"rewinds": len(self.rewinds)} | event
         if any(all(old.get(k) == event.get(k) for k in SAME) for old in self.events):
             return False
@@ -84,13 +94,35 @@ class Ledger:
 
 
 def read_ledger(out: Path) -> Ledger:
-    """The ledger of a run folder; a half-written last line does not count."""
+    """The ledger of a run folder; a half-written last line does not count.
+
+    TrainingError where another line is none of ours: without it the run would take other samples.
+    """
     path = out / LEDGER
+    lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
     events: list[Event] = []
-    if path.exists():
-        for line in path.read_bytes().split(b"\n")[:-1]:
-            events.append(json.loads(line))
+    for number, line in enumerate(lines, 1):
+        try:
+            event = json.loads(line)
+        except ValueError:
+            event = None
+        if not is_event(event):
+            message = f"{path} is damaged: line {number} is no entry of a ledger"
+            hint = "put the file back as it was (the bucket may have it), or start a new run"
+            raise TrainingError(message, hint=hint)
+        events.append(event)
     return Ledger(events)
+
+
+def is_event(event: Any) -> bool:
+    """Whether a value has what every entry of its kind has."""
+    if not isinstance(event, dict) or event.get("kind") not in NUMBERS:
+        return False
+    more = {"skip": ("rows", list), "quarantine": ("stops", bool)}
+    key, kind = more.get(event["kind"], ("kind", str))
+    return isinstance(event.get(key), kind) and all(
+        type(event.get(key)) is int for key in NUMBERS[event["kind"]]
+    )
 
 
 def open_ledger(out: Path) -> Ledger:

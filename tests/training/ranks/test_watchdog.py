@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -7,10 +8,10 @@ from types import FrameType
 
 import pytest
 
-from tests.training.miniature import ROOT
+from tests.training.miniature import ROOT, write_run
 from training.config import load_run
 from training.errors import RunConfigError
-from training.ranks.watchdog import HUNG, waits_for_others
+from training.ranks.watchdog import HUNG, VARIABLE, waits_for_others
 
 PROGRAM = """
 import sys, time
@@ -54,6 +55,21 @@ def test_only_a_rank_that_finishes_no_step_is_ended_and_shows_where() -> None:
     assert "(launch.hang_seconds 5)" in told
     assert "in waits_in_vain" in told
     assert {outputs[name] for name in BODIES if name != "hangs"} == {("done\n", "")}
+
+
+def test_a_launcher_that_is_gone_is_named(tmp_path: Path) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", "training.train", str(write_run(tmp_path))],
+        cwd=ROOT,
+        env=os.environ | {VARIABLE: str(tmp_path / "gone"), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ended.returncode == 1
+    assert ended.stderr.startswith(f"TrainingError: {VARIABLE} names the folder {tmp_path}/gone")
+    assert "Traceback" not in ended.stderr
 
 
 def frame_in(path: str, calls: int) -> FrameType:

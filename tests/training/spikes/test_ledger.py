@@ -4,9 +4,19 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from training.errors import TrainingError
 from training.spikes.ledger import LEDGER, Ledger, open_ledger, read_ledger
 
-SKIP = {"kind": "skip", "step": 60, "from_sample": 236, "to_sample": 240, "config_hash": "c"}
+SKIP = {
+    "kind": "skip",
+    "step": 60,
+    "from_sample": 236,
+    "to_sample": 240,
+    "rows": [["web", 3]],
+    "config_hash": "c",
+}
 
 
 def rewind(**keys: Any) -> dict[str, Any]:
@@ -70,3 +80,16 @@ def test_a_quarantine_is_open_until_its_samples_are_left_out() -> None:
         ledger.enter(event | more)
         found.append(ledger.open_quarantine is None)
     assert found == [True, False, True], "the gate keeps out what does not stop"
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["garbage", "[1]", "\xff", "{}", '{"kind": "other"}', '{"kind": "rewind", "step": 3}',
+     json.dumps(SKIP), json.dumps(SKIP | {"rewinds": 0, "rows": None}),
+     json.dumps(rewind(rewinds=0, to_step="50"))],
+)  # fmt: skip
+def test_a_line_that_is_no_entry_is_named(tmp_path: Path, line: str) -> None:
+    good = json.dumps(SKIP | {"rewinds": 0})
+    (tmp_path / LEDGER).write_bytes(f"{good}\n{line}\n".encode("latin-1"))
+    with pytest.raises(TrainingError, match=r"ledger\.jsonl is damaged: line 2 is no entry"):
+        open_ledger(tmp_path)

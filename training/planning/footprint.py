@@ -1,13 +1,16 @@
 """Memory of one process of a run, from its shape alone: said before launch. No torch here.
 
-P parameters of the largest stage of the pipeline, on S = shard x tensor processes; b bytes of the
-arithmetic (2 in bfloat16); n tokens of a micro-batch, on `tensor` processes.
+P parameters of the largest stage of the pipeline, on S = shard x tensor processes; G of them a
+process holds where none are sharded: those of routed experts divided by `expert`, the others by
+`tensor`; b bytes of the arithmetic (2 in bfloat16); n tokens of a micro-batch, on `tensor`
+processes.
 
     weights        4 P / S                 float32 (FSDP2)
     gradients      4 P / S
     optimiser      8 P / S                 two moments; Muon: 4 for the matrices of the layers
-    gathered       b (two layers + what is outside of them) / tensor, while a layer is computed
-    accumulated    4 P / tensor            gradients that wait for the last of several micro-batches
+    gathered       b x G of two layers and what is outside of them, while a layer is computed; b G
+                   on a CPU and in a pipeline, which keep what they have gathered
+    accumulated    4 G                     gradients that wait for the last of several micro-batches
     activations    n / tensor x (what the layers keep for the backward pass, below)
     logits         n / tensor x b V, in place, and rows of 0.5 GiB in float32 (network.losses)
     context        2 GiB of a GPU (CUDA, NCCL), 0.5 GiB of a CPU process (torch)
@@ -15,7 +18,8 @@ arithmetic (2 in bfloat16); n tokens of a micro-batch, on `tensor` processes.
 A layer keeps, in bytes a token, with D features, H and K those of queries and keys, F of the block:
 
     eager          2 (8 + b) D + 8 (H + K) + b (2 H + 2 K + 4 F)    norms are float32 inside
-    on a CPU also  b heads (T + 128) / 2                            weights of attention in blocks
+    blocks also    b heads (T + 128) / 2                            weights of attention (on a CPU)
+    sdpa also      b T + 4 heads                                    a mask, and sums of weights
     compiled       b (4 D + 3 H + 3 K + 3 F)                        norms and SiLU computed again
     experts        F = top_k x width, and shared ones;  + 2 b top_k D + 4 D + 4 experts
 
@@ -44,7 +48,7 @@ if TYPE_CHECKING:
 
 GIB = 2**30
 CHUNK = GIB // 2
-BLOCK = 128  # of attention on a CPU
+BLOCK, LONGEST_BLOCKS = 128, 2048  # of attention on a CPU, as in `training.network`
 CONTEXT = {"cuda": 2 * GIB, "cpu": GIB // 2}
 
 
@@ -82,42 +86,64 @@ def footprint(run: RunConfig, layout: Layout, vocab_size: int, kind: str) -> Foo
     """Memory of a process of `run` in this layout; `kind`: `cuda` or `cpu`."""
     b = 2 if run.dtype == "bfloat16" else 4
     micro, size = run.accumulation(layout.data_size)
-    stage, outside, layer = _stage(run, layout, vocab_size)
-    held = stage // (layout.shard * layout.tensor)
+    stage, layer, outside = _stage(run, layout, vocab_size)
+    held = stage.total // (layout.shard * layout.tensor)
     moments = 8 * held
     if run.optimizer == "muon":
-        moments -= 4 * (stage - outside) // (layout.shard * layout.tensor)
+        moments -= 4 * (stage.total - outside) // (layout.shard * layout.tensor)
     tokens = size * run.context // layout.tensor
     in_flight = min(layout.pipeline, micro)
     kept = _kept(run, layout, kind) * tokens * in_flight
     logits = tokens * layout.tensor * vocab_size // layout.tensor
     chunk = min(4 * logits, CHUNK if kind == "cuda" else GIB // 1024)
+    whole = stage.of_process(layout)
+    gathered = whole
+    if kind == "cuda" and layout.pipeline == 1:
+        gathered = min(2 * layer.of_process(layout) + outside // layout.tensor, whole)
     return Footprint(
         weights=4 * held,
         gradients=4 * held,
         optimiser=moments,
-        gathered=b * (2 * layer + outside) // layout.tensor if run.dtype != "float32"
-        or layout.shard > 1 else 0,
-        accumulated=4 * stage // layout.tensor if micro > 1 and layout.shard > 1 else 0,
+        gathered=b * gathered if run.dtype != "float32" or layout.shard > 1 else 0,
+        accumulated=4 * whole if micro > 1 and layout.shard > 1 else 0,
         activations=kept,
         logits=logits * (b if layout.tensor == 1 else b + 4) + chunk,
         context=CONTEXT[kind],
-    )  # fmt: skip
+    )
 
 
-def _stage(run: RunConfig, layout: Layout, vocab_size: int) -> tuple[int, int, int]:
-    """Parameters of the largest stage, of those what is outside of layers, and of one layer."""
+@dataclass(frozen=True)
+class _Weights:
+    """Parameters of a stage or a layer."""
+
+    total: int
+    experts: int
+    """Those of routed experts."""
+
+    def of_process(self, layout: Layout) -> int:
+        """What a process holds of them where none are sharded."""
+        mixed = self.experts // layout.expert
+        return mixed + (self.total - self.experts) // layout.tensor
+
+
+def _stage(run: RunConfig, layout: Layout, vocab_size: int) -> tuple[_Weights, _Weights, int]:
+    """The largest stage, the largest layer, and parameters that are outside of layers."""
     model = run.model
     layers = -(-model.layers // layout.pipeline)
     largest = attention_parameters(model) + max(
         ffn_parameters(model, number, active=False) for number in (0, model.layers - 1)
     )
+    mixtures = sum(model.is_moe(n) for n in range(model.layers - layers, model.layers))
+    moe = model.moe
+    experts = 0 if moe is None else 3 * model.dim * moe.expert_ffn * moe.n_experts
+    layer = _Weights(largest, experts)
     if layout.pipeline == 1:
-        whole = parameter_count(model, vocab_size)
-        inside = whole - vocab_size * model.dim * (1 if model.tied_embeddings else 2)
-        return whole, whole - inside, largest
-    outside = vocab_size * model.dim
-    return layers * largest + norm_parameters(model) + outside, outside, largest
+        outside = vocab_size * model.dim * (1 if model.tied_embeddings else 2)
+        total = parameter_count(model, vocab_size)
+    else:
+        outside = vocab_size * model.dim
+        total = layers * largest + norm_parameters(model) + outside
+    return _Weights(total, mixtures * experts), layer, outside
 
 
 def _kept(run: RunConfig, layout: Layout, kind: str) -> int:
@@ -160,7 +186,11 @@ def layer_bytes(run: RunConfig, layer: int, kind: str) -> int:
     if model.moe is not None and model.is_moe(layer):
         kept += 2 * b * model.moe.top_k * model.dim + 4 * model.dim + 4 * model.moe.n_experts
     if kind == "cpu":
-        kept += b * model.heads * (run.context + BLOCK) // 2
+        blocks = run.attention == "auto" and run.context <= LONGEST_BLOCKS
+        if blocks or run.attention == "blocks":
+            kept += b * model.heads * (run.context + BLOCK) // 2
+        else:
+            kept += b * run.context + 4 * model.heads
     return kept
 
 

@@ -13,6 +13,10 @@ from training.config import RunConfig
 from training.errors import RunConfigError
 from training.layouts.layout import Layout
 from training.model import Decoder
+from training.network.blockwise import BLOCK
+from training.network.masks import LONGEST_BLOCKS
+from training.planning import footprint as footprint_module
+from training.planning.flops import parameter_count
 from training.planning.footprint import GIB, Device, check_fit, footprint, layer_bytes
 from training.recipes import RECIPES
 
@@ -28,7 +32,7 @@ def run_of(recipe: str, **keys: Any) -> RunConfig:
 
 def kept_by_autograd(run: RunConfig, vocab_size: int) -> float:
     """Bytes a token that the last layer keeps for the backward pass."""
-    model = Decoder(run.model, vocab_size, run.context)
+    model = Decoder(run.model, vocab_size, run.context, run.attention)
     model.init_weights(0)
     model.to(getattr(torch, run.dtype))
     known = {p.untyped_storage().data_ptr() for p in (*model.parameters(), *model.buffers())}
@@ -51,9 +55,13 @@ def kept_by_autograd(run: RunConfig, vocab_size: int) -> float:
 
 @pytest.mark.parametrize("recipe", ["tiny_cpu", "tiny_moe_cpu"])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("context", [256, 1024])
-def test_activations_are_those_that_autograd_keeps(recipe: str, dtype: str, context: int) -> None:
-    run = run_of(recipe, dtype=dtype, context=context)
+@pytest.mark.parametrize(
+    ("context", "attention"), [(256, "auto"), (1024, "auto"), (512, "sdpa"), (2049, "auto")]
+)
+def test_activations_are_those_that_autograd_keeps(
+    recipe: str, dtype: str, context: int, attention: str
+) -> None:
+    run = run_of(recipe, dtype=dtype, context=context, attention=attention)
     told = layer_bytes(run, run.model.layers - 1, "cpu")
     assert told == pytest.approx(kept_by_autograd(run, 500), rel=0.06)
 
@@ -70,6 +78,36 @@ def test_weights_and_moments_are_shared_out() -> None:
     assert twice.weights == footprint(run, Layout(1, 1, 8, 1, 1), 128_256, "cuda").weights
     muon = footprint(run_of("dense_8b", optimizer="muon"), Layout(1, 1, 8, 1, 1), 128_256, "cuda")
     assert muon.optimiser < 0.6 * twice.optimiser
+
+
+def test_the_limits_are_those_of_the_network() -> None:
+    assert (footprint_module.BLOCK, footprint_module.LONGEST_BLOCKS) == (BLOCK, LONGEST_BLOCKS)
+
+
+def test_experts_are_gathered_and_accumulated_by_the_ranks_that_hold_them() -> None:
+    run = run_of("moe_7b_a1b")
+    assert run.model.moe is not None
+    experts = 15 * 64 * 3 * 2048 * 1024
+    others = parameter_count(run.model, 128_256) - experts
+    alone = footprint(run, Layout(1, 1, 8, 1, 1), 128_256, "cuda")
+    shared = footprint(run, Layout(1, 1, 8, 1, 8), 128_256, "cuda")
+    assert alone.weights == shared.weights
+    assert alone.accumulated == 4 * (experts + others)
+    assert shared.accumulated == 4 * (experts // 8 + others)
+    assert alone.gathered - shared.gathered == 2 * 2 * (experts // 15) * 7 // 8
+    # tensor parallelism does not cut experts, and FSDP2 gathers them whole
+    split = footprint(run, Layout(1, 1, 4, 2, 1), 128_256, "cuda")
+    assert split.accumulated == 4 * (experts + others // 2)
+
+
+def test_what_was_gathered_is_kept_in_a_pipeline_and_on_a_cpu() -> None:
+    run = run_of("dense_8b")
+    stage = footprint(run, Layout(2, 1, 4, 1, 1), 128_256, "cuda")
+    assert stage.gathered == pytest.approx(2 * 4 * stage.weights / 4, rel=1e-6)
+    small = run_of("tiny_cpu")
+    here = footprint(small, Layout(1, 1, 2, 1, 1), 500, "cpu")
+    assert here.gathered == pytest.approx(2 * here.weights, rel=1e-6)
+    assert footprint(small, Layout(1, 1, 1, 1, 1), 500, "cpu").gathered == 0
 
 
 def test_a_model_that_fits_and_one_that_does_not() -> None:

@@ -17,6 +17,13 @@ from training.errors import TrainingError
 from training.settings.model import ModelConfig
 
 EXPERTS = re.compile(r"(.*\.experts)\.(gate_up_proj|down_proj)")
+REQUIRED = {"num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size"}
+REQUIRED_EXPERTS = {
+    "n_routed_experts",
+    "num_experts_per_tok",
+    "moe_intermediate_size",
+    "n_shared_experts",
+}
 Piece = tuple[str, int | None, slice]
 """Name in the folder, number of the expert, rows: the part of our tensor that lies there."""
 
@@ -114,10 +121,16 @@ def shape_of_json(config: dict[str, Any], where: str) -> dict[str, Any]:
         ("n_group", 1),
         ("moe_layer_freq", 1),
         ("pretraining_tp", 1),
+        ("scoring_func", "sigmoid"),
+        ("topk_method", "noaux_tc"),
     ):
         if (value := config.get(key)) not in (None, plain):
             message = f"{where}: {key} is {value!r}, and the model here has {plain!r}"
             raise TrainingError(message, hint="choose a model without it")
+    _check_complete(config, where, REQUIRED | (REQUIRED_EXPERTS if kind == "dots1" else set()))
+    if _slides(config):
+        message = f"{where}: some layers see a sliding window only, and all of them here see all"
+        raise TrainingError(message, hint="choose a model without it")
     rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
     heads, dim = config["num_attention_heads"], config["hidden_size"]
     head_size = config.get("head_dim") or dim // heads
@@ -136,6 +149,24 @@ def shape_of_json(config: dict[str, Any], where: str) -> dict[str, Any]:
         "init_std": config.get("initializer_range", 0.02),
     }
     return shape | ({"moe": _experts_of(config, where)} if kind == "dots1" else {})
+
+
+def _check_complete(config: dict[str, Any], where: str, required: set[str]) -> None:
+    for key in sorted(required):
+        value = config.get(key)
+        if not isinstance(value, int) or value < 1:
+            message = f"{where}: {key} is {value!r}, and must be a number from 1"
+            raise TrainingError(message, hint="is it the config.json of a model that fits?")
+
+
+def _slides(config: dict[str, Any]) -> bool:
+    """Whether a layer has a sliding window, by the rules of `transformers`."""
+    kinds = config.get("layer_types")
+    if kinds is not None:
+        return any(kind != "full_attention" for kind in kinds)
+    if config["model_type"] != "dots1" or config.get("sliding_window") is None:
+        return False  # Qwen3 has its own switch, `use_sliding_window`
+    return int(config.get("max_window_layers", 62)) < int(config["num_hidden_layers"])
 
 
 def _scaling_of(rope: dict[str, Any], where: str) -> dict[str, Any] | None:

@@ -85,6 +85,11 @@ def test_bfloat16_weights_are_read(tmp_path: Path) -> None:
         ({"hidden_act": "gelu"}, "hidden_act is 'gelu', and the model here has 'silu'"),
         ({"rope_parameters": {"rope_type": "yarn", "factor": 2}}, "scaled as 'yarn'"),
         ({"norm_topk_prob": False}, "norm_topk_prob is false"),
+        ({"scoring_func": "softmax"}, "scoring_func is 'softmax'"),
+        ({"layer_types": ["full_attention", "sliding_attention"]}, "a sliding window"),
+        ({"sliding_window": 8, "max_window_layers": 1}, "a sliding window"),
+        ({"n_shared_experts": None}, "n_shared_experts is None, and must be a number from 1"),
+        ({"hidden_size": None}, "hidden_size is None, and must be a number from 1"),
     ],
 )
 def test_models_that_are_none_of_ours_are_refused(

@@ -9,7 +9,7 @@ Qwen3's (arXiv:2505.09388).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -17,6 +17,8 @@ from training.settings.data import RampStage
 from training.settings.model import AttentionKind, ModelConfig, MoeConfig
 from training.settings.section import Section
 from training.settings.spikes import SpikeConfig
+
+Beta = Annotated[float, Field(ge=0, lt=1)]
 
 
 class Recipe(Section):
@@ -46,7 +48,7 @@ class Recipe(Section):
     """`muon`: Muon for the matrices inside the blocks, AdamW for the rest; see `training.muon`."""
     momentum: float = Field(default=0.95, ge=0, lt=1)
     """Of Muon."""
-    betas: list[float] = Field(default=[0.9, 0.95], min_length=2, max_length=2)
+    betas: list[Beta] = Field(default=[0.9, 0.95], min_length=2, max_length=2)
     eps: float = Field(default=1e-8, gt=0, lt=1e-2)
     weight_decay: float = Field(default=0.1, ge=0, le=1)
     """On matrices; none on norms and embeddings."""
@@ -125,7 +127,8 @@ def dense_1b() -> Recipe:
 def dense_8b() -> Recipe:
     """The shape of Llama-3.1-8B, with QK-norm: 8.03B parameters at its vocabulary of 128,256.
 
-    Rate, batch (4M tokens), warm-up and theta are those of Llama 3 8B (arXiv:2407.21783, table 3).
+    Rate and theta are those of Llama 3 8B (arXiv:2407.21783, table 3), batch (4M tokens) and
+    warm-up those of Llama 2 (arXiv:2307.09288): the newer report has them for 405B alone.
     """
     model = ModelConfig(
         layers=32, dim=4096, heads=32, kv_heads=8, ffn=14_336, rope_theta=500_000, norm_eps=1e-5
@@ -148,9 +151,10 @@ def moe_7b_a1b() -> Recipe:
 
     A token passes 1.1B of them besides the embeddings.
 
-    Sizes, rate, batch (4M tokens) and warm-up follow OLMoE-1B-7B (arXiv:2409.02060); router, shared
-    expert, dense first layer and the weight of the balance loss are DeepSeek-V3's
-    (arXiv:2412.19437), and dots.llm1's, in whose layout it is exported.
+    Layers, width, experts, rate, batch (4M tokens) and warm-up are those of OLMoE-1B-7B
+    (arXiv:2409.02060), which has 16 key heads, theta 10,000 and no shared expert; router, shared
+    expert and the weight of the balance loss are DeepSeek-V3's (arXiv:2412.19437), one dense layer
+    below is dots.llm1's, in whose layout it is exported.
     """
     experts = MoeConfig(
         n_experts=64, top_k=8, expert_ffn=1024, shared=1, first_dense=1, aux_loss=1e-4

@@ -21,8 +21,9 @@ class MoeConfig(Section):
 
     n_experts: int = Field(default=8, ge=2, le=4096)
     """Experts of a layer that tokens are sent to."""
-    top_k: int = Field(default=2, ge=1, le=256)
-    """Experts of one token, the shared ones not counted."""
+    top_k: int = Field(default=2, ge=2, le=256)
+    """Experts of one token, the shared ones not counted. The weight of a single one would be 1
+    whatever its score, as weights are normalised, and the router would have no gradient."""
     expert_ffn: int = Field(default=64, ge=8, le=1_000_000)
     """Width of one expert's SwiGLU block."""
     shared: int = Field(default=1, ge=1, le=64)

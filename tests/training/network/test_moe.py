@@ -222,6 +222,7 @@ def test_a_block_with_experts_compiles_as_one_graph() -> None:
     ("keys", "said"),
     [
         ({"moe": {"top_k": 9, "n_experts": 8}}, "top_k 9 is more than moe.n_experts 8"),
+        ({"moe": {"top_k": 1}}, "greater than or equal to 2"),
         ({"moe": {"expert_ffn": 12}}, "expert_ffn 12 must be a multiple of 8"),
         ({"moe": {"first_dense": 4}, "layers": 4}, "first_dense 4 leaves no layer of 4"),
         ({"moe": {}, "dim": 12, "heads": 2}, "dim 12 must be a multiple of 8"),

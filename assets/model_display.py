@@ -26,6 +26,9 @@ LINES = "metrics.jsonl"
 SHOWN = 4000
 """Steps that curves are drawn of."""
 CURVE_ROWS = 20
+SPIKES_NAMED = 5
+"""Refused steps whose documents are listed, the last ones."""
+DOCUMENT_ROWS = 60
 RESULTS = (
     "status", "reason", "step", "steps", "tokens", "loss", "parameters", "active_parameters",
     "processes", "seconds", "mfu", "skips", "rewinds", "quarantines", "config_hash",
@@ -106,6 +109,8 @@ def spike_metadata(mill: Mill, out: Path) -> dict[str, Any]:
     found, shown = spikes.spikes_of(mill, out), dict[str, Any]()
     if found:
         shown["spikes"] = display.table(spikes.rows(found))
+        documents = spikes.documents(found[-SPIKES_NAMED:])
+        shown["spike_documents"] = display.table(documents[:DOCUMENT_ROWS])
     kept = read_ledger(out).of("quarantine")
     if kept:
         names = ("step", "from_sample", "to_sample", "reason", "first_step")

@@ -23,6 +23,8 @@ MOST = 20
 """Spikes that are looked up, the last ones; the others are counted."""
 SEQUENCES = 4
 """Sequences of a batch whose documents are looked up, those of the highest loss."""
+DOCUMENTS = f"Documents of the {SEQUENCES} sequences with the highest loss"
+"""What stands above their table."""
 
 
 @dataclass(frozen=True)
@@ -215,26 +217,53 @@ def rows(spikes: Sequence[Spike]) -> list[dict[str, Any]]:
     ]
 
 
+def documents(spikes: Sequence[Spike]) -> list[dict[str, Any]]:
+    """A row a document: the step, its loss, whether it stands out, where it comes from."""
+    return [
+        {
+            "step": spike.step,
+            "loss": c.loss,
+            "stands out": "yes" if c.suspect else "",
+            "document": c.url,
+            "source": c.source,
+            "language": c.language,
+            "quality": c.quality,
+            "place": c.place,
+            "begins": c.excerpt,
+        }
+        for spike in spikes
+        for c in spike.culprits
+    ]
+
+
+def told(spike: Spike) -> list[str]:
+    """Sentences about a refused step: its numbers, then what is odd about its batch."""
+    what = "gradient norm" if spike.reason.startswith("gradient norm") else "loss"
+    return [
+        f"loss {spike.loss}, gradient norm {spike.grad_norm}, {spike.sequences} sequences",
+        f"the median {what} of the steps before it was {spike.median}, and {spike.limit} the most "
+        "that the gate lets by",
+        *spike.signs,
+    ]
+
+
 def page(spike: Spike) -> str:
-    """One spike as Markdown, for MLflow."""
+    """One spike as Markdown, for MLflow; in code spans, where no text of strangers is a link."""
     lines = [
         f"# Step {spike.step} was {spike.action}: {spike.reason}",
         "",
-        f"Loss {spike.loss}, gradient norm {spike.grad_norm}; median {spike.median}, limit "
-        f"{spike.limit}. {spike.sequences} sequences.",
+        *(f"- {fact}" for fact in told(spike)),
         "",
-        *(f"- {sign}" for sign in spike.signs),
-        "",
-        f"Documents of the {SEQUENCES} sequences with the highest loss:",
+        f"{DOCUMENTS}:",
         "",
         "| loss | stands out | document | source | language | quality | place |",
         "| --- | --- | --- | --- | --- | --- | --- |",
     ]
     lines += [
-        f"| {_number(c.loss)} | {'yes' if c.suspect else ''} | `{c.url}` | {c.source} | "
-        f"{c.language} | {'' if c.quality is None else _number(c.quality)} | `{c.place}` |"
+        f"| {_number(c.loss)} | {'yes' if c.suspect else ''} | `{c.url}` | `{c.source}` | "
+        f"`{c.language}` | {'' if c.quality is None else _number(c.quality)} | `{c.place}` |"
         for c in spike.culprits
     ]
     if spike.culprits and spike.culprits[0].excerpt:
-        lines += ["", "The first of them begins:", "", f"> {spike.culprits[0].excerpt}"]
+        lines += ["", "The first of them begins:", "", f"> `{spike.culprits[0].excerpt}`"]
     return "\n".join(lines) + "\n"

@@ -30,6 +30,8 @@ WEB = (
 )
 SINGLE = ("quality_classifier", "tokenizer_sample", "tokenizer", "mixture")
 HOSTS = 6
+CALLED = {"healthy": "healthy", "watch": "worth a look", "stop": "a reason to stop"}
+"""Verdict of the early-run report: what the sentence about it says."""
 LINES = 4000
 """Steps that curves are drawn of."""
 
@@ -100,10 +102,12 @@ def early_sentence(run_folder: Path | None) -> str:
     if path is None or not path.is_file():
         return ""
     found = json.loads(path.read_text(encoding="utf-8"))
-    checks = [one for one in found["checks"] if one["verdict"]]
-    verdict = found["verdict"] or "too few steps for a verdict"
-    told = f"Its first {found['steps']} steps, by {len(checks)} checks: {verdict}"
-    return f"{told}{': ' if found['reasons'] else ''}{'; '.join(found['reasons'])}."
+    if found["verdict"] is None:
+        return f"The early-run report has too few steps for a verdict: {found['steps']}."
+    checks = sum(one["verdict"] is not None for one in found["checks"])
+    called = f"{found['steps']} steps {CALLED[found['verdict']]}"
+    why = f", because of: {'; '.join(found['reasons'])}" if found["reasons"] else ""
+    return f"The early-run report calls the first {called} (checks made: {checks}){why}."
 
 
 def _curve(lines: Sequence[Mapping[str, Any]], name: str) -> list[tuple[int, float]]:

@@ -6,7 +6,7 @@ from html import escape
 from assets.report.charts import Line, line_chart
 from assets.report.data import ReportData
 from assets.report.html import excerpt, figure, table
-from assets.spikes import Spike
+from assets.spikes import DOCUMENTS, Spike, told
 
 SPIKES = 5
 CULPRITS = 6
@@ -72,22 +72,24 @@ def spikes(data: ReportData) -> str:
 
 
 def _spike(spike: Spike) -> str:
-    facts = [
-        f"loss {spike.loss}, gradient norm {spike.grad_norm}; median {spike.median}, limit "
-        f"{spike.limit}; {spike.sequences} sequences",
-        *spike.signs,
-    ]
-    items = "".join(f"<li>{escape(fact)}</li>" for fact in facts)
+    items = "".join(f"<li>{escape(fact)}</li>" for fact in told(spike))
     shown = spike.culprits[:CULPRITS]
     rows = [
-        [c.url, c.source, c.language, c.place, "" if c.loss is None else f"{c.loss:.3f}"]
+        [
+            f"{c.url} (stands out)" if c.suspect else c.url,
+            c.source,
+            c.language,
+            c.place,
+            "" if c.quality is None else f"{c.quality:.2f}",
+            "" if c.loss is None else f"{c.loss:.3f}",
+        ]
         for c in shown
     ]
-    head = ["document", "source", "language", "place in the shards", "loss of its sequence"]
+    head = ["document", "source", "language", "place in the shards", "quality", "loss"]
     text = shown[0].excerpt if shown else ""
-    begins = f'<p class="excerpt">{excerpt(text)}</p>' if text else ""
+    begins = f'<p class="excerpt">The first one begins: {excerpt(text)}</p>' if text else ""
     return (
         f'<div class="card stacked"><h3>Step {spike.step} was {escape(spike.action)}: '
         f"{escape(spike.reason)}</h3><ul>{items}</ul>"
-        f"{table('Documents of the batch', head, rows, numbers=1)}{begins}</div>"
+        f"{table(DOCUMENTS, head, rows, numbers=2)}{begins}</div>"
     )

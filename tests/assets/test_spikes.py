@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,9 @@ import pytest
 
 from assets.report.data import ReportData
 from assets.report.page import render
-from assets.spikes import SEQUENCES, page, rows, signs, spikes_of
+from assets.spikes import SEQUENCES, documents, page, rows, signs, spikes_of, told
 from pipeline.config import merge, validate
+from pipeline.excerpts import clean
 from pipeline.mill import Mill
 from resources.mill import open_mill
 from tests import miniature
@@ -127,6 +129,31 @@ def test_pages_show_strangers_text_escaped(mill: Mill, tmp_path: Path) -> None:
     assert "What hurt the model" in html
     assert "<script>" not in html
     assert "‹script›" in html
+
+
+def test_strangers_text_is_no_link_and_no_image_and_short(mill: Mill, tmp_path: Path) -> None:
+    (spike,) = spikes_of(mill, write(tmp_path, report(shard(mill))))
+    evil = clean("![x](https://evil.example/p.png)\n| [y](javascript:1) `` <b>" + "z" * 10_000)
+    hurt = replace(spike.culprits[0], url=evil, source=evil, language=evil, excerpt=evil)
+    text = page(replace(spike, culprits=[hurt]))
+    assert max(map(len, text.splitlines())) < 1000
+    outside = re.sub(r"`[^`\n]*`", "", text)
+    assert "evil" not in outside
+    assert text.count("`") == 2 * 5, "URL, source, language, place, excerpt"
+    (row,) = [line for line in text.splitlines() if "evil" in line and line.startswith("| 11.5")]
+    assert row.count("|") == 8
+
+
+def test_every_document_of_a_spike_has_a_row_with_its_quality(mill: Mill, tmp_path: Path) -> None:
+    found = spikes_of(mill, write(tmp_path, report(shard(mill))))
+    shown = documents(found)
+    assert len(shown) == 2 * SEQUENCES
+    first = shown[0]
+    assert (first["step"], first["loss"], first["stands out"]) == (70, 11.5, "yes")
+    assert {"document", "source", "language", "quality", "place"} <= first.keys()
+    assert len(str(first["begins"])) <= 200
+    said = told(found[0])
+    assert said[1].startswith("the median gradient norm of the steps before it was 0.7, and 2.2")
 
 
 def test_signs_are_told_where_there_are_any() -> None:

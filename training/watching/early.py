@@ -29,7 +29,7 @@ Where the thresholds come from:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -47,7 +47,7 @@ LEARNED = 2_000_000
 LONG = 64
 """Tokens of a repeat that text hardly has."""
 Line = dict[str, Any]
-Spike = dict[str, Any]
+Spike = Mapping[str, Any]
 
 
 def early_report(

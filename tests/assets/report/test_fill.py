@@ -16,7 +16,7 @@ from assets.demo.sample import reworded
 from assets.demo.templates import wrap
 from assets.demo.warcs import Capture, WarcFile
 from assets.report.data import ReportData
-from assets.report.fill import collect, metrics
+from assets.report.fill import collect, early_sentence, metrics
 from assets.report.page import SECTIONS, render
 
 # files on their way into the store lie in folders that the garbage collector takes
@@ -133,7 +133,7 @@ def test_every_section_is_filled(filled: ReportData) -> None:
         assert f'<section id="{name}"' in html, title
     assert "Step 9 was skipped: loss not finite" in html
     assert "of-no-store, document 3" in html
-    assert "Its first 20 steps, by 0 checks: watch: a skip." in html
+    assert "calls the first 20 steps worth a look (checks made: 0), because of: a skip." in html
 
 
 @pytest.mark.slow
@@ -184,3 +184,22 @@ def test_curves_come_from_the_run(filled: ReportData) -> None:
 def test_no_run_no_curve(tmp_path: Path) -> None:
     assert metrics(None) == []
     assert metrics(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("verdict", "reasons", "wanted"),
+    [
+        (None, [], "The early-run report has too few steps for a verdict: 20."),
+        ("healthy", [], "The early-run report calls the first 20 steps healthy (checks made: 1)."),
+        ("watch", ["a", "b"], "The early-run report calls the first 20 steps worth a look "
+                              "(checks made: 1), because of: a; b."),
+    ],
+)  # fmt: skip
+def test_the_early_report_is_told_in_one_sentence(
+    tmp_path: Path, verdict: str | None, reasons: list[str], wanted: str
+) -> None:
+    assert early_sentence(tmp_path) == ""
+    checks = [{"verdict": verdict}, {"verdict": None}]
+    found = {"verdict": verdict, "steps": 20, "reasons": reasons, "checks": checks}
+    (tmp_path / "early_report.json").write_text(json.dumps(found))
+    assert early_sentence(tmp_path) == wanted

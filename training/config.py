@@ -12,7 +12,6 @@ import re
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
 from pydantic import Field, ValidationError, model_validator
 
 from training.errors import RunConfigError
@@ -20,7 +19,8 @@ from training.layouts.layout import check_layout
 from training.recipes import RECIPES, Recipe
 from training.schedule import problem_of as schedule_problem
 from training.settings.data import PhaseConfig, increasing
-from training.settings.launch import LaunchConfig
+from training.settings.keys import read_keys, section_of, there
+from training.settings.launch import LONGEST_WAIT, LaunchConfig
 from training.settings.parallel import ParallelConfig
 from training.settings.watch import WatchConfig
 
@@ -95,9 +95,9 @@ class RunConfig(Recipe):
     """Steps between two transfers of metrics from the device to file, tracking and log."""
     stop_after: int | None = Field(default=None, ge=1)
     """Save and leave after this step, as if stopped from outside; the next start goes on."""
-    timeout_seconds: float = Field(default=600, ge=5)
+    timeout_seconds: float = Field(default=600, ge=5, le=LONGEST_WAIT)
     """How long a rank waits for the others before it gives up."""
-    sigterm_seconds: float = Field(default=20, ge=1)
+    sigterm_seconds: float = Field(default=20, ge=1, le=LONGEST_WAIT)
     """From SIGTERM to leaving, with a checkpoint saved."""
 
     @model_validator(mode="after")
@@ -156,13 +156,13 @@ class RunConfig(Recipe):
 def load_run(path: str | Path, **overrides: Any) -> RunConfig:
     """Read, complete and check a run file; RunConfigError names key, value and fix."""
     path = Path(path).absolute()
-    content = _read(path) | overrides
+    content = read_keys(path) | overrides
     if not NAME.fullmatch(path.stem) or ".." in path.stem:
         message = f"{path}: {path.stem!r} cannot be the name of a run"
         raise RunConfigError(message, hint="letters, digits, '.', '_' and '-', a letter first")
     root = path.parent.parent if path.parent.name == "runs" else path.parent
     recipe_name = content.get("recipe", "tiny_cpu")
-    if recipe_name not in RECIPES:
+    if not isinstance(recipe_name, str) or recipe_name not in RECIPES:
         message = f"{path}: recipe {recipe_name!r} is not known"
         raise RunConfigError(message, hint=f"one of {', '.join(RECIPES)}")
     settings = _complete(RECIPES[recipe_name]().model_dump(), content, path.stem, root)
@@ -174,21 +174,6 @@ def load_run(path: str | Path, **overrides: Any) -> RunConfig:
     if config.nproc_per_node:
         check_layout(config, config.nproc_per_node * config.launch.nodes)
     return config
-
-
-def _read(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        message = f"{path}: there is no such run file"
-        raise RunConfigError(message, hint="write runs/<name>.yaml in the storage root")
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        message = f"{path} is no YAML: {str(error).splitlines()[0]}"
-        raise RunConfigError(message, hint="one `key: value` a line") from error
-    if not isinstance(content, dict):
-        message = f"{path} holds no keys"
-        raise RunConfigError(message, hint="at least tokenizer, steps, and plan or shards")
-    return content
 
 
 def _complete(
@@ -227,17 +212,20 @@ def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
 def _absolute(value: str | Path, root: Path) -> Path:
     """Below the storage root; where that is not there, below the current folder."""
     path, here = root / value, Path(value).absolute()
-    return here if not path.exists() and here.exists() else path
+    return here if not there(path, Path.exists) and there(here, Path.exists) else path
 
 
 def _check_files(path: Path, config: RunConfig) -> None:
     for key, file in (("plan", config.plan), ("tokenizer", config.tokenizer)):
-        if file is not None and not file.is_file():
+        if file is not None and not there(file):
             message = f"{path}: {key} {file} is not there"
             raise RunConfigError(message, hint=f"materialise it, or correct the key {key}")
-    if config.weights is not None and not (config.weights / "config.json").is_file():
+    if config.weights is not None and not there(config.weights / "config.json"):
         message = f"{path}: weights {config.weights} is no folder of a Hugging Face model"
         raise RunConfigError(message, hint="name the folder that holds config.json")
+    if (config.out.exists() and not config.out.is_dir()) or "\0" in str(config.out):
+        message = f"{path}: out {str(config.out)!r} is no folder"
+        raise RunConfigError(message, hint="leave the key out, or name a folder")
     if config.name != path.stem:
         message = f"{path}: name {config.name!r} differs from the file's"
         raise RunConfigError(message, hint="leave the key out; the file names the run")
@@ -246,15 +234,12 @@ def _check_files(path: Path, config: RunConfig) -> None:
 def _explain(path: Path, error: ValidationError) -> RunConfigError:
     """The first complaint of pydantic as key, value, fix."""
     first = error.errors()[0]
-    key = (
-        ".".join(str(part) for part in first["loc"])
-        or "plan, shards, warmup_steps, decay_share or model"
-    )
+    key = ".".join(str(part) for part in first["loc"]) or "the keys named here"
     value, kind = first["input"], first["type"]
     if kind == "missing":
         return RunConfigError(f"{path}: the key {key} is missing", hint=f"add `{key}: …`")
     if kind == "extra_forbidden":
-        known = ", ".join(sorted(RunConfig.model_fields))
+        known = ", ".join(sorted(section_of(RunConfig, first["loc"][:-1]).model_fields))
         return RunConfigError(f"{path}: the key {key} ({value!r}) is unknown", hint=known)
     reason = first["msg"].removeprefix("Value error, ")
     if first["loc"] and kind != "value_error":
@@ -268,10 +253,13 @@ def recorded(out: Path) -> dict[str, Any] | None:
     if not path.exists():
         return None
     try:
-        return dict(json.loads(path.read_bytes()))
-    except (ValueError, TypeError) as error:
+        record = dict(json.loads(path.read_bytes()))
+        _ = record["config_hash"], dict(record["identity"]), dict(record["config"])
+    except (OSError, ValueError, TypeError, KeyError) as error:
         message = f"{path} is damaged"
-        raise RunConfigError(message, hint="move it away to start the run anew") from error
+        hint = "move it away; the run goes on from its checkpoints and writes it anew"
+        raise RunConfigError(message, hint=hint) from error
+    return record
 
 
 def check_same_run(config: RunConfig) -> None:

@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from tests.training.miniature import write_run
 from training.config import RECORD, check_same_run, load_run
@@ -46,7 +48,7 @@ def test_warm_up_is_a_tenth_of_a_short_run(tmp_path: Path) -> None:
     ],
 )
 def test_absurd_values_name_key_value_and_fix(
-    tmp_path: Path, keys: dict[str, object], named: str
+    tmp_path: Path, keys: dict[str, Any], named: str
 ) -> None:
     with pytest.raises(RunConfigError) as caught:
         load_run(write_run(tmp_path, **keys))
@@ -70,7 +72,7 @@ def test_a_missing_key_and_a_missing_file_are_said(tmp_path: Path) -> None:
 def test_another_configuration_under_the_same_name_is_refused(tmp_path: Path) -> None:
     first = load_run(write_run(tmp_path))
     first.out.mkdir(parents=True)
-    record = {"config_hash": first.config_hash(), "identity": first.identity()}
+    record = {"config_hash": first.config_hash(), "identity": first.identity(), "config": {}}
     (first.out / RECORD).write_text(json.dumps(record))
     check_same_run(first)
     check_same_run(load_run(write_run(tmp_path, nproc_per_node=4, checkpoint_every=3)))
@@ -96,3 +98,44 @@ def test_a_world_size_that_does_not_divide_names_one_that_does(tmp_path: Path) -
 def test_every_recipe_builds() -> None:
     for recipe in RECIPES.values():
         assert recipe().model.head_dim % 2 == 0
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("recipe: [a]", r"recipe \['a'\] is not known"),
+        ("1: 2", "a key is no word, in or after line"),
+        ("steps: 20", "the key steps is there twice"),
+        ("lr: " + "[" * 2000, "is no YAML"),
+        ("keep_every: yes", "keep_every is True, not a number"),
+        ("timeout_seconds: .inf", "timeout_seconds is inf"),
+        ("timeout_seconds: 3e6", "timeout_seconds is '3e6'"),
+        ("launch: {hang_seconds: .inf}", "launch.hang_seconds is inf"),
+        ("clip: .nan", "clip is nan"),
+        ("betas: [0.9, 1.0]", "betas.1 is 1.0"),
+        ("spikes: {rewind_skips: 51}", "rewind_skips 51 cannot be reached within"),
+        ('out: "a\\0b"', "is no folder"),
+        ("out: tokenizer.json", "is no folder"),
+        ("plan: " + "x" * 5000, "is not there"),
+        ("spikes: {mad: 3}", r"spikes.mad \(3\) is unknown"),
+    ],
+)
+def test_hostile_lines_are_refused_in_one_sentence(tmp_path: Path, line: str, said: str) -> None:
+    path = write_run(tmp_path)
+    keys = yaml.safe_load(path.read_text())
+    if line.startswith("plan"):
+        del keys["shards"]
+    path.write_text(f"{yaml.safe_dump(keys)}{line}\n")
+    with pytest.raises(RunConfigError, match=said) as caught:
+        load_run(path)
+    if "unknown" in said:
+        assert "mads" in str(caught.value.hint), "the keys of the section"
+
+
+@pytest.mark.parametrize("content", ["[1]", "{}", "{", '{"config_hash": "x"}'])
+def test_a_damaged_record_is_named(tmp_path: Path, content: str) -> None:
+    config = load_run(write_run(tmp_path))
+    config.out.mkdir(parents=True)
+    (config.out / "run.json").write_text(content)
+    with pytest.raises(RunConfigError, match=r"run\.json is damaged"):
+        check_same_run(config)

@@ -6,6 +6,8 @@ from pydantic import Field, model_validator
 
 from training.settings.section import Section
 
+LONGEST_WAIT = 31 * 86_400  # seconds; clocks and timers of the system take no more than years
+
 
 class LaunchConfig(Section):
     """How the agents of `torch.distributed.run` start, watch and restart the ranks."""
@@ -21,13 +23,13 @@ class LaunchConfig(Section):
 
     A run that makes no progress between two attempts is stopped long before.
     """
-    hang_seconds: float = Field(default=300, ge=5)
+    hang_seconds: float = Field(default=300, ge=5, le=LONGEST_WAIT)
     """Longest time without a finished step before a rank counts as hanging."""
-    slow_seconds: float = Field(default=1800, ge=5)
+    slow_seconds: float = Field(default=1800, ge=5, le=LONGEST_WAIT)
     """The same where long waits are usual: to the first step, in evaluation, for a checkpoint."""
-    join_seconds: float = Field(default=120, ge=5)
+    join_seconds: float = Field(default=120, ge=5, le=LONGEST_WAIT)
     """How long the ranks of an attempt wait for each other to appear."""
-    last_call_seconds: int = Field(default=20, ge=1)
+    last_call_seconds: int = Field(default=20, ge=1, le=LONGEST_WAIT)
     """How long agents wait for further hosts once `min_nodes` are there."""
 
     @model_validator(mode="after")

@@ -7,7 +7,7 @@ the limit; 100 steps back and leaving out what follows is PaLM's (arXiv:2204.023
 
 from __future__ import annotations
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from training.settings.section import Section
 
@@ -51,3 +51,13 @@ class SpikeConfig(Section):
     """Steps behind the spike whose samples are left out too after a rewind."""
     rewinds: int = Field(default=3, ge=0)
     """Most rewinds in 10,000 steps; then the run ends."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> SpikeConfig:
+        if self.rewind_skips > self.rewind_within:
+            message = (
+                f"spikes.rewind_skips {self.rewind_skips} cannot be reached within "
+                f"spikes.rewind_within {self.rewind_within} steps"
+            )
+            raise ValueError(message)
+        return self

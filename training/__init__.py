@@ -1,7 +1,7 @@
 """The torchrun program, standalone: torch, NumPy and pydantic.
 
 train      the loop: from the newest good checkpoint to the last step
-trainer    what one rank holds: one step, saving, resuming, going back
+trainer    what one rank holds: one step, saving, resuming, going back; `history`: what bends it
 config     the run file, of a recipe (`recipes`) and sections (`settings/`)
 
 model      the decoder, of the parts in `network/`

@@ -69,7 +69,7 @@ def claim(config: RunConfig, world: World) -> None:
     found = hold(config.out / ".lock", LOCK_SECONDS) if world.first else None
     if (why := agree(found, world)) is not None:
         hint = "wait for it or stop it; a run has one process group at a time"
-        raise TrainingError(str(why), hint=hint)
+        raise TrainingError(why, hint=hint)
 
 
 def train(config: RunConfig, world: World, stop: StopRequest) -> None:
@@ -106,13 +106,12 @@ def steps_of(trainer: Trainer, report: Report, stop: StopRequest) -> str:
     config, on_cpu = trainer.config, trainer.world.device.type == "cpu"
     why = ""
     while trainer.step < config.steps and not trainer.finished and not why:
-        tick = time.monotonic()
         report.step_begins()
         values, asked = trainer.train_step(bool(stop.reason))
         report.step_ends()
         trainer.advance()
         watchdog.beat(trainer.step)
-        line = {"step": trainer.step, "tokens": trainer.tokens} | trainer.rates(tick)
+        line = {"step": trainer.step, "tokens": trainer.tokens, "lr": trainer.rate}
         if trainer.data.held_out and config.eval_every and trainer.step % config.eval_every == 0:
             with watchdog.slow("evaluation"):
                 line |= report.held_out(found := trainer.evaluate())

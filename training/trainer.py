@@ -1,8 +1,11 @@
-"""What one rank holds during a run: one step, saving, resuming, going back. The loop: `train`."""
+"""What one rank holds during a run: one step, saving, resuming, going back. The loop: `train`.
+
+What was decided about the run, and which samples a step takes, is in `training.history`.
+"""
 
 from __future__ import annotations
 
-import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +16,10 @@ from training.checkpoint import Checkpoints, Saved
 from training.config import RunConfig
 from training.errors import TrainingError
 from training.evaluate import HeldOut, Scores, languages_of
-from training.exchange import Sums, entropy, shared_counts, shared_sums, to_device
+from training.exchange import Counts, Sums, entropy, shared_counts, shared_sums, to_device
 from training.faults import fault
-from training.guards import Guard
+from training.guards import Guard, Verdict
+from training.history import History
 from training.layouts.norms import clip_gradients, gradient_norm
 from training.model import Decoder
 from training.network.masks import choose
@@ -27,10 +31,9 @@ from training.plan import Data, earlier_plan
 from training.samples.course import Course
 from training.samples.prefetch import Prefetch
 from training.schedule import learning_rate
-from training.spikes.ledger import Ledger, open_ledger
-from training.spikes.review import Review, quarantined
+from training.spikes.review import Review
 from training.spikes.rewind import Rewind, latest_start, too_many
-from training.verify import complete_steps, read_record, step_of
+from training.verify import read_record, step_of
 from training.vocabulary import Vocabulary
 from training.watching.observe import WeightWatch, expert_load, source_losses
 from training.watching.stopwatch import mark
@@ -51,7 +54,7 @@ class Trainer:
         self.optimizer = build_optimizer(self.parallel, config)
         self.guard = Guard(config.spikes, config.max_skips, world.device)
         self.weights = WeightWatch(self.parallel.parameters(), world)
-        languages: Any = agree(languages_of(config.out) if world.first else None, world)
+        languages = agree(languages_of(config.out) if world.first else None, world)
         self.held_out = HeldOut(data.held_out, vocabulary, limit=config.eval_rows, groups=languages)
         stamps = {"configuration": config.config_hash(), "tokenizer": vocabulary.checksum}
         self.checkpoints = Checkpoints(
@@ -62,9 +65,9 @@ class Trainer:
             max_failed=config.max_failed_saves,
             stamps=stamps | {"data": data.checksum},
         )
-        self.ledger = shared_ledger(config.out, world)
+        self.history = History(config, world)
+        self.ledger = self.history.ledger
         self.review = Review(config, data.loader, self.ledger, world.first)
-        self.course = Course(config, self.ledger.left_out)
         self.prefetch = Prefetch(
             data.loader, world.data_rank, world.data_size, pin=world.device.type == "cuda"
         )
@@ -74,33 +77,26 @@ class Trainer:
         self.skipped: list[int] = []
         self.saved: dict[str, Any] = {}
 
+    @property
+    def course(self) -> Course:
+        """Which samples each step takes, as things stand."""
+        return self.history.course
+
     def resume(self) -> list[str]:
         """Go to the newest good checkpoint, if any; returns what to tell about it."""
-        self._finish_rewind()
-        self._leave_out_quarantine()
+        back = self.history.unfinished_rewind(self.checkpoints.folder)
+        if back is not None:
+            self.checkpoints.discard_after(back)
+        self.history.leave_out_quarantine()
         found = self.checkpoints.newest()
         if found.path is None:
             size = self.vocabulary.size
             start_weights(self.config, size, self.model, self.optimizer, self.checkpoints)
             if taken := samples_of_parent(self.config):
-                self._leave_out(0, taken, step=0, reason="samples of the parent")
+                self.history.leave_out(0, taken, step=0, reason="samples of the parent")
             return [*found.skipped, f"started from {self.config.origin}"]
         self._load(found.path)
         return [*found.skipped, f"resumed from {found.path.name}"]
-
-    def _leave_out_quarantine(self) -> None:
-        """Leave out what is in quarantine if the run file says so; else QuarantineError."""
-        if event := self.ledger.open_quarantine:
-            if "quarantine" not in self.config.accept_change:
-                raise quarantined(self.config.name, event)
-            place = (event["from_sample"], event["to_sample"])
-            self._leave_out(*place, step=event["step"], reason="quarantine")
-
-    def _leave_out(self, begin: int, end: int, *, step: int, reason: str) -> None:
-        place = {"step": step, "from_sample": begin, "to_sample": end}
-        told = {"reason": reason, "config_hash": self.config.config_hash()}
-        self.ledger.enter({"kind": "leave_out"} | place | told)
-        self.course = Course(self.config, self.ledger.left_out)
 
     def _load(self, path: Path) -> None:
         """Everything as it was at a checkpoint of this run."""
@@ -120,10 +116,7 @@ class Trainer:
             hint = "undo the change of global_batch, batch_ramp or ledger.jsonl, or start a new run"
             raise TrainingError(message, hint=hint)
         if changes := what_changed(record["stamps"], self.checkpoints.stamps):
-            self.ledger.enter(
-                {"kind": "accept", "step": self.step, "changes": changes,
-                 "config_hash": self.config.config_hash()}
-            )  # fmt: skip
+            self.history.accept(self.step, changes)
             if changes.keys() - {"configuration"}:
                 self.guard.set_back()
 
@@ -189,50 +182,26 @@ class Trainer:
         if found.path is None:
             why = f"no checkpoint lies {spikes.rewind_distance} steps before {verdict.first_bad}"
             return [*told, *found.skipped, f"{verdict.reason}; {why}, so the run goes on"]
-        self.ledger.enter(
-            {
-                "kind": "rewind",
-                "step": verdict.spike,
-                "first_bad": verdict.first_bad,
-                "to_step": found.step,
-                "from_sample": self.course.samples_until(found.step),
-                "to_sample": self.course.samples_until(verdict.spike + spikes.leave_out),
-                "reason": verdict.reason,
-                "config_hash": self.config.config_hash(),
-            }
-        )
+        self.history.enter_rewind(verdict, found.step)
         fault("training.rewind.entered")
         self.checkpoints.discard_after(found.step)
         fault("training.rewind.discarded")
         self.review.waiting.clear()
-        self.course = Course(self.config, self.ledger.left_out)
+        self.history.rewound()
         self._load(found.path)
         fault("training.rewind.loaded")
         why = f"{verdict.reason}; the run went back to {found.path.name}"
         return [*told, *found.skipped, f"{why} and leaves out the samples up to the spike"]
-
-    def _finish_rewind(self) -> None:
-        """Remove checkpoints of a history that was taken back, where a process died before it."""
-        stale = False
-        if self.world.first:
-            paths = complete_steps(self.checkpoints.folder)
-            stale = any(self.ledger.superseded(step_of(p), rewinds_of(p)) for p in paths)
-        if agree(stale, self.world):
-            self.checkpoints.discard_after(self.ledger.rewinds[-1]["to_step"])
 
     def advance(self) -> None:
         """Count the step that was just done."""
         self.step += 1
         self.tokens += self.course.batch_size(self.step) * self.config.context
 
-    def rates(self, began: float) -> dict[str, float]:
-        """Learning rate and speed of the step that began at `began` (monotonic seconds)."""
-        tokens = self.course.batch_size(self.step) * self.config.context
-        seconds = max(time.monotonic() - began, 1e-9)
-        return {
-            "lr": self.optimizer.param_groups[0]["lr"],
-            "tokens_per_second": round(tokens / seconds, 1),
-        }
+    @property
+    def rate(self) -> float:
+        """Learning rate of the step that was done last."""
+        return float(self.optimizer.param_groups[0]["lr"])
 
     def evaluate(self) -> Scores:
         """Held-out scores of the weights as they are."""
@@ -281,6 +250,14 @@ class Trainer:
         fresh = (self.seen == 0) & (counts.histogram > 0) & (verdict.refused == 0)
         self.seen.masked_fill_(fresh, number)
         self.review.add(number, indices, loss, norm, verdict, sums.sequences)
+        values = self._values(loss, norm, verdict, sums, counts)
+        values |= expert_load(loads) if loads is not None else {}
+        return values | (self.weights.after() if measured else {}), counts.stop
+
+    def _values(
+        self, loss: Tensor, norm: Tensor, verdict: Verdict, sums: Sums, counts: Counts
+    ) -> dict[str, Tensor]:
+        """What the line of a step has of every run."""
         values = {
             "loss": loss,
             "grad_norm": norm,
@@ -293,9 +270,7 @@ class Trainer:
             "targets": counts.targets,
             "batch_checksum": counts.checksum,
         }
-        values |= source_losses(sums.sources, self.data.loader.order.names)
-        values |= expert_load(loads) if loads is not None else {}
-        return values | (self.weights.after() if measured else {}), counts.stop
+        return values | source_losses(sums.sources, self.data.loader.order.names)
 
     def _level_experts(self, number: int, refused: Tensor) -> Tensor | None:
         """Move the biases of the routers, less and less as the learning rate falls."""
@@ -308,7 +283,7 @@ class Trainer:
         rate = config.model.moe.rate(config.steps) * share
         return update_biases(self.model, rate, refused, self.world.sum_)
 
-    def _sums(self, sums: Tensor, per_sequence: Tensor, indices: Any) -> Sums:
+    def _sums(self, sums: Tensor, per_sequence: Tensor, indices: Sequence[int]) -> Sums:
         """Sums of this rank's share as those of the global batch."""
         own = len(per_sequence)
         begin = self.world.data_rank * own
@@ -322,18 +297,3 @@ class Trainer:
             return False
         before = self.review.phase_of(self.course.indices(number - 1)[-1])
         return self.review.phase_of(self.course.indices(number)[-1]) != before
-
-
-def shared_ledger(out: Path, world: World) -> Ledger:
-    """The ledger of a run on all ranks; the first one writes to it."""
-    ledger = open_ledger(out) if world.first else Ledger()
-    events: Any = agree(ledger.events, world)
-    return ledger if world.first else Ledger(events)
-
-
-def rewinds_of(path: Path) -> int:
-    """How many rewinds a checkpoint's run had behind it; a damaged one counts as none."""
-    try:
-        return int(read_record(path)["progress"].get("rewinds", 0))
-    except TrainingError:
-        return 0

@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import TypeVar
 
 import torch
 import torch.distributed as dist
@@ -26,6 +27,8 @@ from training.layouts.layout import Layout
 from training.ranks.meeting import meet
 from training.ranks.memory import keep_freed_memory
 from training.settings.parallel import ParallelConfig
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -161,7 +164,7 @@ def _store(rank: int, size: int, seconds: float) -> Store:
     return meet(store, rank, size, seconds)
 
 
-def agree(value: object, world: World) -> object:
+def agree(value: T, world: World) -> T:
     """The value that the first rank holds, on every rank."""
     box = [value]
     dist.broadcast_object_list(box, src=0, device=world.device)

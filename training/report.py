@@ -15,7 +15,6 @@ from typing import Any
 
 from training.checkpoint import write_text
 from training.config import RECORD, RunConfig
-from training.evaluate import Score, Scores
 from training.metrics import LINES, Line, Progress, StepLog, keep_before
 from training.planning.flops import active_parameters, parameter_count
 from training.spikes.facts import SPIKES, report_files
@@ -23,6 +22,7 @@ from training.trainer import Trainer
 from training.watching import early
 from training.watching.loglines import first_lines, last_line, whole_lines
 from training.watching.observe import Machine
+from training.watching.scores import Score, Scores
 from training.watching.speed import Speed
 from training.watching.stopwatch import Stopwatch
 from training.watching.tracker import Tracker

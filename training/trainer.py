@@ -15,7 +15,7 @@ from torch import Tensor
 from training.checkpoint import Checkpoints, Saved
 from training.config import RunConfig
 from training.errors import TrainingError
-from training.evaluate import HeldOut, Scores, languages_of
+from training.evaluate import HeldOut, languages_of
 from training.exchange import Counts, Sums, entropy, shared_counts, shared_sums, to_device
 from training.faults import fault
 from training.guards import Guard, Verdict
@@ -36,6 +36,7 @@ from training.spikes.rewind import Rewind, latest_start, too_many
 from training.verify import read_record, step_of
 from training.vocabulary import Vocabulary
 from training.watching.observe import WeightWatch, expert_load, source_losses
+from training.watching.scores import Scores
 from training.watching.stopwatch import mark
 from training.world import World, agree
 

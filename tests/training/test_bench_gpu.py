@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from training import bench_gpu
-from training.bench_stages import Bench
+from training.benching import Bench
 
 
 def test_a_part_that_fails_is_told_and_the_next_goes_on(tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ are DTensors afterwards, so norms and checkpoints know who holds what.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -20,12 +19,12 @@ from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 
-from training.config import RunConfig
+from training.config import RunConfig, micro_batch
 from training.gradients import Tally, accumulate, tally_loss
 from training.layouts.compiling import compile_block, compiles
 from training.layouts.expert_parallel import share_experts
 from training.layouts.float8 import check_float8, use_float8
-from training.layouts.pipelining import Micro, Pipeline, keep_stage
+from training.layouts.pipelining import Micro, Pipeline, keep_stage, layers_of_stage
 from training.layouts.recompute import recompute_in_backward
 from training.layouts.tensor_parallel import split_matrices
 from training.model import Decoder
@@ -55,14 +54,16 @@ class ParallelModel:
         are those of this data rank: add up or gather over `world`.
         """
         size = micro_batch(len(fields[0]), self.config.micro_batch)
-        told: Any = {"z_loss": self.config.z_loss, "vocabulary": self.vocabulary}
+        z_loss, vocabulary = self.config.z_loss, self.vocabulary
         set_loss_scale(self.model, scale)
         if self.pipeline is None:
-            return accumulate(self.model, fields, size, scale, model=self.model, **told)
+            return accumulate(self.model, fields, size, scale, z_loss=z_loss, vocabulary=vocabulary)
         tally = Tally(fields[0].device)
 
         def loss_of(logits: Tensor, micro: Micro) -> Tensor:
-            return tally_loss(tally, logits, micro[3], micro[4], **told) * scale
+            mask, targets = micro[3:]
+            loss = tally_loss(tally, logits, mask, targets, z_loss=z_loss, vocabulary=vocabulary)
+            return loss * scale
 
         micro = list(zip(*(torch.split(f, size) for f in fields), strict=True))
         self.pipeline.step(micro, loss_of)
@@ -76,6 +77,19 @@ class ParallelModel:
             box = torch.cat([tally.sums, tally.per_sequence.double().flatten()])
         self.pipeline.broadcast(box)
         return box[:4], box[4:].view(sequences, 2).float()
+
+    def loads_of_all(self, loads: Tensor | None) -> Tensor | None:
+        """Loads [mixtures, experts] of all stages, from those of this one; all ranks call it."""
+        model = self.config.model
+        if self.pipeline is None or model.moe is None:
+            return loads
+        shape = (model.layers, model.moe.n_experts)
+        every = torch.zeros(shape, dtype=torch.int64, device=self.world.device)
+        if loads is not None:
+            ends = layers_of_stage(model.layers, self.pipeline.stage, self.pipeline.stages).stop
+            every[ends - len(loads) : ends] = loads  # dense layers are at the bottom
+        dist.all_reduce(every, group=self.pipeline.group)
+        return every[model.moe.first_dense :]
 
     @torch.no_grad()
     def __call__(self, tokens: Tensor, positions: Tensor, documents: Tensor) -> Tensor:
@@ -132,11 +146,6 @@ class ParallelModel:
     def eval(self) -> None:
         """As for evaluation."""
         self.train(False)
-
-
-def micro_batch(share: int, most: int) -> int:
-    """Sequences of a micro-batch: the most that divide a rank's share, alike on all ranks."""
-    return max(n for n in range(1, min(most, share) + 1) if share % n == 0)
 
 
 def _pipeline(model: Decoder, world: World, config: RunConfig) -> Pipeline:

@@ -279,10 +279,10 @@ class Trainer:
         if config.model.moe is None:
             return None
         # whole in the warm-up: loads are least even then
-        warm = number <= config.warmup_steps
-        share = 1.0 if warm else learning_rate(number, config) / config.lr
+        share = 1.0 if number <= config.warmup_steps else learning_rate(number, config) / config.lr
         rate = config.model.moe.rate(config.steps) * share
-        return update_biases(self.model, rate, refused, self.world.sum_)
+        loads = update_biases(self.model, rate, refused, self.world.sum_)
+        return self.parallel.loads_of_all(loads)
 
     def _sums(self, sums: Tensor, per_sequence: Tensor, indices: Sequence[int]) -> Sums:
         """Sums of this rank's share as those of the global batch."""

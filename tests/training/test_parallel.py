@@ -14,7 +14,7 @@ from training.layouts.norms import clip_gradients, gradient_norm
 from training.layouts.pipelining import keep_stage, layers_of_stage
 from training.layouts.recompute import recompute_in_backward
 from training.model import Decoder
-from training.parallel import micro_batch, parallelise
+from training.parallel import parallelise
 from training.settings.model import ModelConfig
 from training.world import World
 
@@ -62,6 +62,20 @@ def test_a_run_goes_on_in_another_layout_with_the_same_losses(tmp_path: Path) ->
         expected = [line[name] for line in lines(one) if name in line]
         assert len(found) == 2
         assert found == pytest.approx(expected, rel=off), name
+
+
+@pytest.mark.slow
+def test_the_load_of_experts_is_told_of_all_stages(tmp_path: Path) -> None:
+    moe = {"n_experts": 4, "top_k": 2, "expert_ffn": 16, "first_dense": 2}
+    keys: dict[str, Any] = {"steps": 2, "model": SHAPE | {"layers": 4, "moe": moe}}
+    one = write_run(tmp_path, "one", **keys)
+    # the first stage, which writes the metrics, has no experts
+    many = write_run(tmp_path, "many", **keys, parallel={"pipeline": 2})
+    assert program(one).returncode == 0
+    done = torchrun(many, 2)
+    assert done.returncode == 0, done.stderr
+    for name in ("experts/most", "experts/least", "experts/idle"):
+        assert [line[name] for line in lines(many)] == [line[name] for line in lines(one)]
 
 
 def test_a_layout_that_does_not_fit_ends_before_work_starts(tmp_path: Path) -> None:
@@ -160,10 +174,6 @@ def test_gradients_of_one_process(tmp_path: Path, world: World) -> None:
     tokens, positions, documents, mask, targets = given
     found = spread.nats(tokens, positions, documents, targets)
     assert torch.allclose(found[mask], nats[mask].detach(), rtol=1e-4, atol=1e-5)
-
-
-def test_micro_batches_are_as_big_as_allowed_and_alike() -> None:
-    assert [micro_batch(share, 4) for share in (8, 6, 7, 3)] == [4, 3, 1, 3]
 
 
 def test_blocks_are_compiled_on_gpus_only_unless_told() -> None:

@@ -56,21 +56,31 @@ def run_metadata(
     `link`: `run_id` and `experiment_id` at MLflow, where it has the run.
     """
     lines = some_lines(run.out / LINES, SHOWN)
-    shown: dict[str, Any] = dict(result.get("held_out") or {})
-    shown |= {name: result[name] for name in RESULTS if result.get(name) is not None}
+    shown: dict[str, Any] = numbers_of(result)
     if link.get("problem"):
         shown["mlflow_problem"] = link["problem"]
-    shown["checkpoint"] = dg.MetadataValue.path(place.address(result["checkpoint"]["path"]))
     if link.get("run_id"):
-        shown["mlflow_run_id"] = link["run_id"]
         if server := os.environ.get(MLFLOW_URL):
             address = run_url(server, link["experiment_id"], link["run_id"])
             shown["mlflow"] = dg.MetadataValue.url(address)
-    shown |= spike_metadata(mill, run.out)
+        shown["mlflow_run_id"] = link["run_id"]
+    shown["checkpoint"] = dg.MetadataValue.path(place.address(result["checkpoint"]["path"]))
+    found = early_metadata(run)
+    first = {name: found.pop(name) for name in ("early_verdict", "early_reasons") if name in found}
+    shown = first | shown | spike_metadata(mill, run.out)
     shown |= {"loss_curve": loss_curve(lines), "curves": plots.curves(lines)}
     if lines:
         shown["time_of_a_step"] = time_split(lines)
-    return shown | early_metadata(run)
+    return shown | found
+
+
+def numbers_of(result: Mapping[str, Any]) -> dict[str, Any]:
+    """The numbers of a `result.json`; `held_out_...` are of the text that was kept apart."""
+    found = {name: short(result[name]) for name in RESULTS if result.get(name) is not None}
+    if found.get("active_parameters") == found.get("parameters"):
+        found.pop("active_parameters", None)
+    held_out = result.get("held_out") or {}
+    return found | {f"held_out_{name}": value for name, value in held_out.items()}
 
 
 def early_metadata(run: RunConfig) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from pydantic import ValidationError
 
 from pipeline.config import Config
 from pipeline.errors import ContractError, UsageError
+from pipeline.excerpts import clean
 from pipeline.shard_documents import FACTS, documents_of
 from pipeline.store import Store
 from training.config import NAME, PATHS, RECORD, RunConfig, recorded
@@ -28,9 +29,12 @@ from training.samples.course import Course
 from training.shards import ShardError
 from training.spikes.ledger import LEDGER, read_ledger
 from training.vocabulary import Vocabulary
+from training.watching.loglines import last_line, step_of, whole_lines
 
 LINES = "metrics.jsonl"
 RUNS = "checkpoints"
+DIGITS = 20
+"""Python refuses to read a number of thousands of digits."""
 Answer = dict[str, Any]
 
 
@@ -45,12 +49,11 @@ def documents_of_step(root: Store, config: Config, name: str, step: int) -> Answ
     there, ContractError where the data of the run are not what they were.
     """
     if not NAME.fullmatch(name) or ".." in name:
-        message = f"{name!r} cannot be the name of a run"
+        message = f"{clean(name)!r} cannot be the name of a run"
         raise UsageError(message, hint="give --step RUN:N, with the name of a file runs/RUN.yaml")
     with _run_folder(root, config, name) as (folder, out):
-        lines = _lines(out / LINES)
         run = run_of(out, folder)
-        line = _line(name, step, lines, run)
+        line = _line(name, step, out / LINES, run)
         if "://" in root.url:
             _bring_indices(root, folder, run)
         loader = _loader(run, recorded(out) or {}, tokens="://" not in root.url)
@@ -93,7 +96,8 @@ def _run_folder(root: Store, config: Config, name: str) -> Iterator[tuple[Path, 
             with contextlib.suppress(FileNotFoundError):
                 Path(scratch, file).write_bytes(root.read(f"{RUNS}/{name}/{file}"))
         there = Path(scratch)
-        further = len(_lines(here / LINES)) > len(_lines(there / LINES))
+        ends = [last_line(place / LINES).get("step", 0) for place in (here, there)]
+        further = ends[0] > ends[1]
         yield folder, here if further or not (there / RECORD).exists() else there
 
 
@@ -125,18 +129,16 @@ def _moved(path: str | None, base: Path, folder: Path) -> str | None:
     return str(folder / Path(path).relative_to(base))
 
 
-def _lines(path: Path) -> list[Answer]:
-    """The steps that were logged; a line that is being written is left out."""
-    whole = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
-    return [json.loads(line) for line in whole]
-
-
-def _line(name: str, step: int, lines: Sequence[Answer], run: RunConfig) -> Answer:
+def _line(name: str, step: int, path: Path, run: RunConfig) -> Answer:
     """What the run wrote of the step; UsageError where it has not come that far."""
-    for line in lines:
-        if line["step"] == step:
-            return line
-    done = lines[-1]["step"] if lines else 0
+    done = 0
+    for text, _ in whole_lines(path):
+        at = step_of(text)
+        if at is None:  # half a line of a process that was killed: nothing behind it counts
+            break
+        if at == step:
+            return dict(json.loads(text))
+        done = at
     message = f"run {name} has no step {step}: {done} of {run.steps} are done and logged"
     raise UsageError(message, hint=f"give a step from 1 to {done}" if done else "wait for it")
 
@@ -185,7 +187,8 @@ def _verified(loader: Loader, indices: Sequence[int], line: Answer) -> bool:
 def parse_step(text: str) -> tuple[str, int]:
     """RUN:N; UsageError for anything else."""
     name, colon, number = text.rpartition(":")
-    if not colon or not (number.isascii() and number.isdigit()) or int(number) < 1:
-        message = f"--step {text!r} is no RUN:N"
+    whole = number.isascii() and number.isdigit() and len(number) < DIGITS
+    if not colon or not whole or int(number) < 1:
+        message = f"--step {clean(text)!r} is no RUN:N"
         raise UsageError(message, hint="the name of a run, a colon, a step from 1 on")
     return name, int(number)

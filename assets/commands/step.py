@@ -32,7 +32,8 @@ def lines_of(found: Result) -> list[str]:
     from assets.commands.store import plain
 
     told = {True: ", checked against the step's batch checksum", False: "", None: ""}
-    loss = f", loss {found['loss']:.4f}" if isinstance(found["loss"], float) else ""
+    value = found["loss"]  # text where it is not finite
+    loss = f", loss {value:.4f}" if isinstance(value, float) else f", loss {value}"
     skipped = ", skipped" if found["skipped"] else ""
     lines = [
         f"step {found['step']} of {found['run']}{loss}{skipped}: {found['sequences']} sequences, "

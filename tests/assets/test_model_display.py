@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from assets.model_display import CURVE_ROWS, loss_curve, short
+from assets.model_display import CURVE_ROWS, loss_curve, numbers_of, short
 
 
 def lines(*losses: Any) -> list[dict[str, Any]]:
@@ -46,3 +46,15 @@ def test_a_refused_step_is_marked() -> None:
 
 def test_numbers_are_short() -> None:
     assert (short(1.23456), short(12), short(math.nan), short(None)) == (1.235, 12, "nan", None)
+
+
+def test_tokens_of_the_run_and_of_the_held_out_text_are_told_apart() -> None:
+    held_out = {"bits_per_byte": 2.9, "tokens": 16_217}
+    result = {"status": "complete", "tokens": 204_800, "loss": 6.590969, "parameters": 7,
+              "active_parameters": 7, "held_out": held_out}  # fmt: skip
+    assert numbers_of(result) == {
+        "status": "complete", "tokens": 204_800, "loss": 6.591, "parameters": 7,
+        "held_out_bits_per_byte": 2.9, "held_out_tokens": 16_217,
+    }  # fmt: skip
+    assert numbers_of(result | {"active_parameters": 3})["active_parameters"] == 3
+    assert "held_out_tokens" not in numbers_of(result | {"held_out": None})

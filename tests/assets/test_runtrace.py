@@ -78,6 +78,9 @@ def test_the_command_lists_them(root: Path, capsys: pytest.CaptureFixture[str]) 
         ("other:1", "there is no run other"),
         ("mini:0", "is no RUN:N"),
         ("mini", "is no RUN:N"),
+        ("mini:" + "9" * 5000, "is no RUN:N"),
+        ("mini:9999999999999999999", "run mini has no step 9999999999999999999: 6 of 6"),
+        (":1", "cannot be the name of a run"),
         ("../mini:1", "cannot be the name of a run"),
     ],
 )
@@ -88,6 +91,18 @@ def test_a_run_or_step_that_is_not_there(
     error = capsys.readouterr().err
     assert words in error
     assert "hint: " in error
+
+
+def test_a_line_that_is_half_written_ends_the_log(root: Path) -> None:
+    file = root / "checkpoints" / NAME / "metrics.jsonl"
+    whole = file.read_bytes()
+    try:
+        file.write_bytes(whole + b'{"step": 7, "loss"\n')
+        with pytest.raises(UsageError, match="has no step 7: 6 of 6"):
+            traced(root, 7)
+        assert traced(root, 6)["verified"] is True
+    finally:
+        file.write_bytes(whole)
 
 
 def test_of_a_bucket_only_indices_are_brought(

@@ -26,7 +26,8 @@ from training.spikes.ledger import read_ledger
 from training.vocabulary import Vocabulary
 
 Digests = dict[int, str]
-Gather = Callable[[Digests], list[Digests]]
+Shares = Callable[[Sequence[int], int], list[Digests]]
+"""(indices of a global batch, number of ranks) to what each of these ranks reads of it."""
 
 
 def digests(batch: Batch, indices: Sequence[int]) -> Digests:
@@ -55,32 +56,14 @@ def batch_hash(parts: Sequence[Digests], indices: Sequence[int]) -> str:
 
 
 def table(
-    run: RunConfig, loader: Loader, steps: range, worlds: Sequence[int], rank: int, gather: Gather
+    run: RunConfig, steps: range, worlds: Sequence[int], shares: Shares
 ) -> list[tuple[int, Sequence[int], list[str]]]:
     """(step, sample indices, hash at each number of ranks) of every step; the same on all ranks."""
     course = Course(run, read_ledger(run.out).left_out)
     rows = []
     for step in steps:
-        indices, hashes = course.indices(step), []
-        for world in worlds:
-            own = share_of(loader, indices, rank, world) if rank < world else {}
-            hashes.append(batch_hash(gather(own), indices))
-        rows.append((step, indices, hashes))
-    return rows
-
-
-def in_turn(
-    run: RunConfig, loader: Loader, steps: range, worlds: Sequence[int]
-) -> list[tuple[int, Sequence[int], list[str]]]:
-    """The same by one process, which reads the share of every rank."""
-    course = Course(run, read_ledger(run.out).left_out)
-    rows = []
-    for step in steps:
         indices = course.indices(step)
-        hashes = [
-            batch_hash([share_of(loader, indices, rank, world) for rank in range(world)], indices)
-            for world in worlds
-        ]
+        hashes = [batch_hash(shares(indices, world), indices) for world in worlds]
         rows.append((step, indices, hashes))
     return rows
 
@@ -118,22 +101,27 @@ def _rows(
     run: RunConfig, loader: Loader, steps: range, worlds: Sequence[int]
 ) -> tuple[int, list[tuple[int, Sequence[int], list[str]]]]:
     if "WORLD_SIZE" not in os.environ:
-        return 0, in_turn(run, loader, steps, worlds)
+
+        def in_turn(indices: Sequence[int], world: int) -> list[Digests]:
+            return [share_of(loader, indices, rank, world) for rank in range(world)]
+
+        return 0, table(run, steps, worlds, in_turn)
     import torch.distributed as dist
 
     dist.init_process_group("gloo")
     try:
-        n = dist.get_world_size()
+        n, rank = dist.get_world_size(), dist.get_rank()
         if max(worlds) > n:
             message = f"{max(worlds)} ranks are asked for, and {n} processes were started"
             raise RunConfigError(message, hint=f"start --nproc-per-node {max(worlds)}")
 
-        def gather(own: Digests) -> list[Digests]:
+        def gathered(indices: Sequence[int], world: int) -> list[Digests]:
             box: list[Digests] = [{}] * n
+            own = share_of(loader, indices, rank, world) if rank < world else {}
             dist.all_gather_object(box, own)
             return box
 
-        return dist.get_rank(), table(run, loader, steps, worlds, dist.get_rank(), gather)
+        return rank, table(run, steps, worlds, gathered)
     finally:
         dist.destroy_process_group()
 

@@ -27,9 +27,9 @@ from training.settings.watch import WatchConfig
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 RECORD = "run.json"
 LANGUAGES = "languages.json"
-MOST_STEPS = 100_000_000
 """In the folder of a run: held-out shard to [documents], the language of each. Training reads no
 Parquet, where they stand; see `training.evaluate`."""
+MOST_STEPS = 100_000_000
 PATHS = ("plan", "tokenizer", "out", "parent_root", "data_root", "weights")
 # where a run lies and how it is spread does not make it another run
 NOT_IDENTITY = {
@@ -117,11 +117,11 @@ class RunConfig(Recipe):
         increasing(self.phases, "phases")
         return self
 
-    def accumulation(self, world: int, batch: int | None = None) -> tuple[int, int]:
+    def accumulation(self, world: int) -> tuple[int, int]:
         """(micro-batches a step, sequences in each) for every one of `world` ranks, all alike.
 
-        `batch`: sequences of the step, default `global_batch`. Uneven ones would wait for each
-        other for ever. RunConfigError where the world size does not divide every global batch.
+        Uneven ones would wait for each other for ever. Steps of a batch ramp have fewer.
+        RunConfigError where the world size does not divide every global batch.
         """
         sizes = [*(stage.global_batch for stage in self.batch_ramp), self.global_batch]
         for size in sizes:
@@ -130,8 +130,8 @@ class RunConfig(Recipe):
                 fits = [n for n in range(world, 0, -1) if not any(s % n for s in sizes)]
                 hint = f"set nproc_per_node: {fits[0]}, or global_batch to a multiple of {world}"
                 raise RunConfigError(message, hint=hint)
-        share = (batch or self.global_batch) // world
-        size = max(n for n in range(1, min(self.micro_batch, share) + 1) if share % n == 0)
+        share = self.global_batch // world
+        size = micro_batch(share, self.micro_batch)
         return share // size, size
 
     @property
@@ -151,6 +151,11 @@ class RunConfig(Recipe):
             self.identity(), sort_keys=True, ensure_ascii=False, separators=(",", ":")
         )
         return hashlib.sha256(text.encode()).hexdigest()
+
+
+def micro_batch(share: int, most: int) -> int:
+    """Sequences of a micro-batch: the most that divide a rank's share, alike on all ranks."""
+    return max(n for n in range(1, min(most, share) + 1) if share % n == 0)
 
 
 def load_run(path: str | Path, **overrides: Any) -> RunConfig:

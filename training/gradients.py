@@ -6,11 +6,12 @@ of processes and the size of micro-batches do not change it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import torch
-from torch import Tensor
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.fsdp import FSDPModule
 
 from training.network.losses import token_losses
 from training.watching.stopwatch import mark
@@ -45,31 +46,30 @@ class Tally:
 
 
 def accumulate(
-    forward: Callable[..., Tensor],
+    model: nn.Module,
     fields: Sequence[Tensor],
     size: int,
     scale: Tensor,
     *,
-    z_loss: float = 0.0,
-    model: Any = None,
-    vocabulary: Any = None,
+    z_loss: float,
+    vocabulary: dist.ProcessGroup | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Add gradients of the share to the parameters; returns (sums, per_sequence), see `Tally`.
 
-    `forward`: (tokens, positions, documents) to logits; `fields`: tokens, positions, documents,
-    mask, targets, each [sequences, context]; `size`: sequences a micro-batch; `scale`: what the
-    summed loss is multiplied by before the backward pass, 0-dimensional; `z_loss`: weight of the
-    squared log-normaliser. `model`: the FSDP module whose gradients are reduced in the last
-    micro-batch only. `vocabulary`: process group that shares the logits' last axis.
+    `model`: (tokens, positions, documents) to logits, sharded by FSDP2; its gradients are reduced
+    in the last micro-batch only. `fields`: tokens, positions, documents, mask, targets, each
+    [sequences, context]; `size`: sequences a micro-batch; `scale`: what the summed loss is
+    multiplied by before the backward pass, 0-dimensional; `z_loss`: weight of the squared
+    log-normaliser. `vocabulary`: process group that shares the logits' last axis.
     """
+    assert isinstance(model, FSDPModule)
     micro = list(zip(*(torch.split(f, size) for f in fields), strict=True))
     tally = Tally(fields[0].device)
     for number, (tokens, positions, documents, mask, targets) in enumerate(micro):
         last = number == len(micro) - 1
-        if model is not None:
-            model.set_requires_gradient_sync(last)
-            model.set_is_last_backward(last)
-        logits = forward(tokens, positions, documents)
+        model.set_requires_gradient_sync(last)
+        model.set_is_last_backward(last)
+        logits = model(tokens, positions, documents)
         loss = tally_loss(tally, logits, mask, targets, z_loss=z_loss, vocabulary=vocabulary)
         mark("forward")
         torch.autograd.backward(loss * scale)
@@ -83,8 +83,8 @@ def tally_loss(
     mask: Tensor,
     targets: Tensor,
     *,
-    z_loss: float = 0.0,
-    vocabulary: Any = None,
+    z_loss: float,
+    vocabulary: dist.ProcessGroup | None = None,
 ) -> Tensor:
     """The summed loss of a micro-batch, z-loss included, to be differentiated; 0-dimensional.
 

@@ -28,9 +28,7 @@ import torch
 from torch import Tensor
 
 from training.errors import TrainingError
-from training.settings.spikes import SpikeConfig
-
-TO_SIGMA = 1.4826  # MAD of a normal distribution times this is its deviation
+from training.settings.spikes import TO_SIGMA, SpikeConfig
 
 
 class Verdict(NamedTuple):

@@ -24,6 +24,8 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.tensor import DTensor, Replicate, Shard
 
+from training.layouts.norms import local
+
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 ITERATIONS = 5
 EPS = 1e-7
@@ -175,11 +177,6 @@ def _add_product(x: Tensor, beta: float, left: Tensor, right: Tensor, alpha: flo
 def gradient(parameter: Tensor) -> Tensor:
     """Its gradient, which is there."""
     return cast("Tensor", parameter.grad)
-
-
-def local(tensor: Tensor) -> Tensor:
-    """The part of a tensor that this rank holds."""
-    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
 def _chunks(values: list[Tensor], size: int) -> Iterator[list[Tensor]]:

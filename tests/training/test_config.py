@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from tests.training.miniature import write_run
-from training.config import RECORD, check_same_run, load_run
+from training.config import RECORD, check_same_run, load_run, micro_batch
 from training.errors import RunConfigError
 from training.recipes import RECIPES
 
@@ -139,3 +139,7 @@ def test_a_damaged_record_is_named(tmp_path: Path, content: str) -> None:
     (config.out / "run.json").write_text(content)
     with pytest.raises(RunConfigError, match=r"run\.json is damaged"):
         check_same_run(config)
+
+
+def test_micro_batches_are_as_big_as_allowed_and_alike() -> None:
+    assert [micro_batch(share, 4) for share in (8, 6, 7, 3)] == [4, 3, 1, 3]

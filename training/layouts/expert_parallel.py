@@ -17,8 +17,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.tensor import DTensor, Shard, distribute_tensor
+from torch.distributed.tensor import Shard, distribute_tensor
 
+from training.layouts.norms import local
 from training.network.moe import Experts, MoE, count, grouped_swiglu, permute, sort_by, spread
 
 
@@ -41,12 +42,8 @@ def share_experts(model: nn.Module, mesh: DeviceMesh) -> list[nn.Module]:
 
 def _forward(experts: Experts, x_MD: Tensor, counts: Tensor) -> Tensor:
     """Experts of this rank; their parameters are DTensors that were cut along the experts."""
-    gate_up, down = (_local(p) for p in (experts.gate_up_proj, experts.down_proj))
+    gate_up, down = (local(p) for p in (experts.gate_up_proj, experts.down_proj))
     return grouped_swiglu(x_MD, counts, gate_up, down)
-
-
-def _local(parameter: Tensor) -> Tensor:
-    return parameter.to_local() if isinstance(parameter, DTensor) else parameter
 
 
 def dispatch_to_ranks(

@@ -1,8 +1,8 @@
 """Which samples a step trains on: a pure function of the run file and of what was left out.
 
-Sample indices are global: `training.data.Order` says where each comes from. Step s takes the next
-`batch_size(s)` of them that are not left out, so the course of a run is exact after any resume and
-at any number of ranks, and its state is the step alone. Two things bend it:
+Sample indices are global: `training.samples.order` says where each comes from. Step s takes the
+next `batch_size(s)` of them that are not left out, so the course of a run is exact after any resume
+and at any number of ranks, and its state is the step alone. Two things bend it:
 
     batch_ramp   smaller batches up to a token count, as papers state them
     left_out     ranges of sample indices that a rewind or a quarantine took out (the ledger)

@@ -11,6 +11,9 @@ from pydantic import Field, model_validator
 
 from training.settings.section import Section
 
+TO_SIGMA = 1.4826
+"""MAD of a normal distribution times this is its deviation."""
+
 
 class SpikeConfig(Section):
     """The gate on loss and gradient norm, and the ladder behind it."""

@@ -26,14 +26,13 @@ from numpy.typing import NDArray
 
 from training.data import Batch, Loader
 from training.saving.files import write_text
-from training.settings.spikes import SpikeConfig
+from training.settings.spikes import TO_SIGMA, SpikeConfig
 from training.spikes.ledger import Event
 
 SPIKES = "spikes"
 LONGEST_PERIOD = 64
 SHOWN = 100  # new tokens that are listed
 LEAST_ROOM = 0.1  # of the median: below that no sequence stands out of its batch
-TO_SIGMA = 1.4826
 Floats = NDArray[np.float64]
 Ids = NDArray[np.integer[Any]]
 

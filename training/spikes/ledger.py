@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from training.errors import TrainingError
+from training.saving.files import sync_folder
 
 LEDGER = "ledger.jsonl"
 Event = dict[str, Any]
@@ -145,8 +146,4 @@ def append_line(path: Path, text: str) -> None:
         file.flush()
         os.fsync(file.fileno())
     if fresh:
-        handle = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        sync_folder(path.parent)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -132,11 +133,18 @@ def earlier_plan(
 
 
 def check_shards(prefixes: Sequence[Path], vocabulary: Vocabulary) -> None:
-    """RunConfigError where a shard was made with another tokenizer."""
+    """RunConfigError where a shard was made with another tokenizer, or one with more entries."""
     for prefix in prefixes:
-        told = str(read_sidecar(prefix).get("tokenizer", vocabulary.checksum))
+        sidecar = read_sidecar(prefix)
+        told = str(sidecar.get("tokenizer", vocabulary.checksum))
         if told.removeprefix("sha256:") != vocabulary.checksum:
             message = f"shard {prefix.name} was made with tokenizer {told[:20]}…, not this one"
+            raise RunConfigError(message, hint="name the tokenizer the shards were made with")
+        if sidecar["vocab_size"] > vocabulary.size:
+            message = (
+                f"shard {prefix.name} is of a vocabulary of {sidecar['vocab_size']} entries, the "
+                f"tokenizer has {vocabulary.size}"
+            )
             raise RunConfigError(message, hint="name the tokenizer the shards were made with")
 
 
@@ -162,19 +170,33 @@ def _from_plan(config: RunConfig) -> tuple[dict[str, list[Path]], Phases]:
     assert config.plan is not None
     try:
         plan = json.loads(config.plan.read_bytes())
-        told = {shard["path"]: shard for shard in plan["shards"]}
-        phases = [(int(p["until_tokens"]), dict(p["weights"])) for p in plan["phases"]]
-    except (ValueError, KeyError, TypeError) as error:
+        told = {str(shard["path"]): shard for shard in plan["shards"]}
+        sums = {path: str(shard["checksums"]["bin"]) for path, shard in told.items()}
+        sources = {path: str(shard["source"]) for path, shard in told.items()}
+        phases = [_phase(phase) for phase in plan["phases"]]
+        if not told or not phases:
+            message = "no shards or no phases"
+            raise ValueError(message)
+    except (AttributeError, OSError, ValueError, LookupError, TypeError, OverflowError) as error:
         message = f"plan {config.plan} is no training plan"
         raise RunConfigError(message, hint="name the plan.json that `mixture` wrote") from error
     root = _root_of(config, list(told))
     groups: dict[str, list[Path]] = {}
-    for path, shard in told.items():
-        if read_sidecar(root / path)["checksums"]["bin"] != shard["checksums"]["bin"]:
+    for path in told:
+        if read_sidecar(root / path)["checksums"]["bin"] != sums[path]:
             message = f"shard {path} is not the one that plan {config.plan} was made of"
             raise TrainingError(message, hint="materialise the mixture again")
-        groups.setdefault(shard["source"], []).append(root / path)
+        groups.setdefault(sources[path], []).append(root / path)
     return groups, phases
+
+
+def _phase(told: dict[str, Any]) -> tuple[int, dict[str, float]]:
+    """A phase of a plan; ValueError where its weights are none."""
+    weights = {str(name): float(weight) for name, weight in told["weights"].items()}
+    if not all(0 <= weight < math.inf for weight in weights.values()) or not any(weights.values()):
+        message = f"weights {weights}"
+        raise ValueError(message)
+    return int(told["until_tokens"]), weights
 
 
 def _root_of(config: RunConfig, paths: Sequence[str]) -> Path:
@@ -216,7 +238,15 @@ def expand(places: Iterable[Path]) -> list[Path]:
 
 
 def _order(config: RunConfig, sources: list[Source], phases: Phases) -> Order:
-    """Phases in tokens become phases in samples."""
+    """Phases in tokens become phases in samples; RunConfigError for one that has none to take."""
+    rows = {s.name: s.n_rows for s in sources}
+    for number, (_, weights) in enumerate(phases):
+        lacking = [name for name, weight in weights.items() if weight and not rows.get(name)]
+        if lacking or not any(weights.values()):
+            what = f"source {lacking[0]}" if lacking else "any source"
+            message = f"phase {number} takes samples of {what}, and no shard to train on has tokens"
+            hint = "give shards that are not held out and not empty, or take its weight away"
+            raise RunConfigError(message, hint=hint)
     ends = [
         (tokens // config.context, [weights.get(s.name, 0.0) for s in sources])
         for tokens, weights in phases

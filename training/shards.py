@@ -166,7 +166,6 @@ class Shard:
         """Open `<prefix>.bin/.idx/.json`; sizes are always compared, checksums with `verify`.
 
         Without `tokens` the `.bin` need not be there, and none can be read.
-
         `prefix` may also be the path of one of the files. Raises ShardError naming the file that is
         absent, cut short, changed, or not of this format.
         """
@@ -180,8 +179,7 @@ class Shard:
         n_tokens = int(offsets[-1])
         mapped = _map(shard_path(prefix, "bin"), n_tokens, dtype) if tokens else np.empty(0, dtype)
         found = (n_tokens, len(lengths), dtype.name)
-        told = (sidecar.get("tokens"), sidecar.get("documents"), sidecar.get("dtype"))
-        if told != found:
+        if (told := tuple(sidecar.get(k) for k in ("tokens", "documents", "dtype"))) != found:
             message = (
                 f"{shard_path(prefix, 'json')} says tokens, documents, dtype {told}; found {found}"
             )
@@ -195,7 +193,7 @@ class Shard:
 
     @property
     def n_tokens(self) -> int:
-        """Tokens, the end tokens included."""
+        """Tokens, end tokens too."""
         return int(self.offsets[-1])
 
     @property
@@ -229,7 +227,7 @@ class Shard:
 
 
 def _map(path: Path, n_tokens: int, dtype: np.dtype[Any]) -> Tokens:
-    """The tokens of a `.bin`, mapped; ShardError where it has another size."""
+    """The tokens of a `.bin`, mapped; ShardError for another size."""
     size = path.stat().st_size if path.exists() else -1
     if size != n_tokens * dtype.itemsize:
         message = (
@@ -253,13 +251,19 @@ def read_sidecar(prefix: str | Path) -> dict[str, Any]:
     path = shard_path(strip_ending(prefix), "json")
     try:
         content = json.loads(path.read_bytes())
-    except (FileNotFoundError, json.JSONDecodeError, UnicodeDecodeError) as error:
-        message = f"{path} is absent or no sidecar of a shard"
-        raise ShardError(message) from error
-    if not isinstance(content, dict) or "checksums" not in content:
-        message = f"{path} is no sidecar of a shard"
-        raise ShardError(message)
-    return content
+    except (FileNotFoundError, json.JSONDecodeError, UnicodeDecodeError):
+        content = None
+    if _is_sidecar(content):
+        return dict(content)
+    message = f"{path} is absent or no sidecar of a shard"
+    raise ShardError(message)
+
+
+def _is_sidecar(content: Any) -> bool:
+    if not isinstance(content, dict) or not isinstance(sums := content.get("checksums"), dict):
+        return False
+    counted = all(type(content.get(k)) is int for k in ("tokens", "documents", "vocab_size"))
+    return counted and all(isinstance(v, str) for v in (sums.get("bin"), content.get("source", "")))
 
 
 def verify_checksums(prefix: str | Path, sidecar: Mapping[str, Any]) -> None:

@@ -12,6 +12,7 @@ import argparse
 import os
 import sys
 import time
+from contextlib import suppress
 
 import torch.distributed as dist
 
@@ -23,6 +24,7 @@ from training.plan import open_data
 from training.ranks import watchdog
 from training.ranks.process import StopRequest, end_with_parent, hold
 from training.report import Report
+from training.saving.files import reason
 from training.shards import ShardError
 from training.trainer import Trainer
 from training.vocabulary import Vocabulary
@@ -53,15 +55,26 @@ def main(arguments: list[str] | None = None) -> int:
         check_layout(config, world.size)
         claim(config, world)
         train(config, world, stop)
-    except (TrainingError, ShardError) as error:
+    except (TrainingError, ShardError, OSError) as error:
+        if isinstance(error, ConnectionError | TimeoutError):  # of the ranks among each other
+            raise
         if not (isinstance(error, RunConfigError) and os.environ.get("RANK", "0") != "0"):
-            sys.stderr.write(f"{type(error).__name__}: {error}\n")  # every rank finds the same
+            sys.stderr.write(f"{sentence(error)}\n")  # every rank finds the same
         return getattr(error, "exit_code", 1)
     finally:
         if dist.is_initialized():
             dist.destroy_process_group()
         watchdog.stop()
     return 0
+
+
+def sentence(error: TrainingError | ShardError | OSError) -> str:
+    """What is said of an error: its kind, one sentence, a hint."""
+    if isinstance(error, OSError):
+        hint = "make room, or let the run read and write there, then start it again"
+        error = TrainingError(f"the run cannot go on: {reason(error)}", hint=hint)
+    hint = "" if "\nhint: " in str(error) else "\nhint: make the shard again, or leave it out"
+    return f"{type(error).__name__}: {error}{hint if isinstance(error, ShardError) else ''}"
 
 
 def claim(config: RunConfig, world: World) -> None:
@@ -89,8 +102,9 @@ def train(config: RunConfig, world: World, stop: StopRequest) -> None:
             trainer.settle()
         with watchdog.slow("evaluation"):
             score = trainer.evaluate().total if data.held_out and not why else None
-    except TrainingError:
-        report.abandon()
+    except (TrainingError, OSError):
+        with suppress(OSError):  # a full disk: the first failure counts
+            report.abandon()
         raise
     finally:
         trainer.checkpoints.abandon(config.timeout_seconds)

@@ -148,23 +148,21 @@ def fault_of_foreign(path: Path) -> str | None:
 def read_record(path: Path) -> dict[str, Any]:
     """`checkpoint.json` of a checkpoint; TrainingError where it is absent or damaged."""
     try:
-        record = json.loads((path / RECORD).read_bytes())
+        record = dict(json.loads((path / RECORD).read_bytes()))
         files = {name: (told["bytes"], told["checksum"]) for name, told in record["files"].items()}
+        _ = record["step"], dict(record["progress"]), dict(record["stamps"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         message = f"{RECORD} is absent or damaged"
         raise TrainingError(message, hint="the checkpoint was not completed") from error
-    if not all(isinstance(record.get(key, {}), dict) for key in ("progress", "stamps")):
-        message = f"{RECORD} is absent or damaged"
-        raise TrainingError(message, hint="the checkpoint was not completed")
     if METADATA not in files:
         message = f"{RECORD} names no {METADATA}"
         raise TrainingError(message, hint="the checkpoint was not completed")
-    return dict(record)
+    return record
 
 
 def rewinds_of(path: Path) -> int:
     """How many rewinds the run of a checkpoint had behind it; a damaged one counts as none."""
     try:
-        return int(read_record(path).get("progress", {}).get("rewinds", 0))
+        return int(read_record(path)["progress"].get("rewinds", 0))
     except (TrainingError, TypeError, ValueError):
         return 0

@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from training.errors import RunConfigError
 
 END_OF_TEXT = "<|endoftext|>"
+MOST_ENTRIES = 16_777_216  # 40 times the largest in use; a wild id must not fill the memory
 
 
 def byte_characters() -> dict[str, int]:
@@ -26,6 +28,13 @@ def byte_characters() -> dict[str, int]:
     others = [byte for byte in range(256) if byte not in printable]
     table = {chr(byte): byte for byte in printable}
     return table | {chr(256 + n): byte for n, byte in enumerate(others)}
+
+
+def _check(numbers: list[Any]) -> None:
+    """ValueError unless these can be the ids of a tokenizer."""
+    if not numbers or any(type(n) is not int or not 0 <= n <= MOST_ENTRIES for n in numbers):
+        message = f"ids must be whole numbers from 0 to {MOST_ENTRIES}"
+        raise ValueError(message)
 
 
 @dataclass(frozen=True)
@@ -47,12 +56,14 @@ class Vocabulary:
             content = json.loads(data)
             entries = dict(content["model"]["vocab"])
             special = {token["content"]: int(token["id"]) for token in content["added_tokens"]}
+            numbers = [*entries.values(), *special.values()]
+            _check(numbers)
         except (ValueError, KeyError, TypeError) as error:
             message = f"tokenizer {path} is no tokenizer.json of a byte-level BPE"
             raise RunConfigError(
                 message, hint="name the file that `tokenizer train` wrote"
             ) from error
-        size = max([*entries.values(), *special.values()]) + 1
+        size = max(numbers) + 1
         table = byte_characters()
         pieces = [b""] * size
         for text, number in entries.items():

@@ -62,7 +62,7 @@ def checkpoint(folder: Path, step: int, content: bytes = b"", rewinds: int = 0) 
     for name in (METADATA, "__0_0.distcp"):
         (aside / name).write_bytes(content or f"{name} of {step}".encode())
     files = {p.name: {"bytes": p.stat().st_size, "checksum": checksum(p)} for p in aside.iterdir()}
-    record = {"step": step, "files": files, "progress": {"rewinds": rewinds}}
+    record = {"step": step, "files": files, "stamps": {}, "progress": {"rewinds": rewinds}}
     (aside / RECORD).write_text(json.dumps(record))
     return aside.rename(aside.with_name(f"step-{step}"))
 

@@ -16,7 +16,7 @@ from training.errors import RunConfigError, TrainingError
 from training.plan import Data, check_length, open_data
 from training.samples.course import Course
 from training.samples.order import Order
-from training.shards import write_shard
+from training.shards import ShardError, write_shard
 from training.vocabulary import Vocabulary
 
 
@@ -182,3 +182,62 @@ def test_concatenated_rows_hold_the_same_tokens_and_are_another_run(tmp_path: Pa
     batch = chunks.loader.batch(range(4))
     assert (batch.documents >= 0).sum() > 3 * 32
     assert chunks.held_out[0].n_rows == packed.held_out[0].n_rows
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [{"checksums": 3}, {"checksums": {}}, {"tokens": "x"}, {"vocab_size": None}, {"source": ["a"]}],
+)
+def test_a_sidecar_of_wrong_types_is_named(tmp_path: Path, keys: dict[str, Any]) -> None:
+    run = write_run(tmp_path)
+    sidecar = tmp_path / "shards" / "web-0.json"
+    sidecar.write_text(json.dumps(json.loads(sidecar.read_text()) | keys))
+    with pytest.raises(ShardError, match=r"web-0\.json is absent or no sidecar"):
+        data_of(run)
+
+
+def test_shards_of_a_larger_vocabulary_are_refused(tmp_path: Path) -> None:
+    run = write_run(tmp_path)
+    sidecar = tmp_path / "shards" / "web-0.json"
+    content = json.loads(sidecar.read_text())
+    for size in (VOCABULARY, VOCABULARY + 1):
+        sidecar.write_text(json.dumps(content | {"vocab_size": size}))
+        if size == VOCABULARY:
+            data_of(run)
+    with pytest.raises(RunConfigError, match="vocabulary of 301 entries, the tokenizer has 300"):
+        data_of(run)
+
+
+def test_shards_without_a_token_to_train_on_are_refused(tmp_path: Path) -> None:
+    run = write_run(tmp_path, shards=["none", "shards/web-held"])
+    empty = np.zeros(0, np.int64)
+    write_shard(tmp_path / "none" / "web-0", empty, empty, vocab_size=VOCABULARY)
+    with pytest.raises(RunConfigError, match="phase 0 takes samples of any source"):
+        data_of(run)
+
+
+SHARD: dict[str, Any] = {"path": "shards/web-0", "source": "web", "checksums": {"bin": ""}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "phases", "said"),
+    [
+        ({}, [], "no training plan"),
+        ({"checksums": {}}, [[100, {"web": 1}]], "no training plan"),
+        ({}, [[100, {"web": float("nan")}]], "no training plan"),
+        ({}, [[100, {"web": -1}]], "no training plan"),
+        ({}, [[100, {"web": "x"}]], "no training plan"),
+        ({}, [[float("inf"), {"web": 1}]], "no training plan"),
+        ({}, [[100_000, {"other": 1}]], "phase 0 takes samples of source other"),
+    ],
+)
+def test_a_damaged_plan_is_refused(
+    tmp_path: Path, changes: dict[str, Any], phases: list[Any], said: str
+) -> None:
+    run = write_run(tmp_path, shards=[], plan="plan.json")
+    checksum = json.loads((tmp_path / "shards" / "web-0.json").read_text())["checksums"]["bin"]
+    shard = SHARD | {"checksums": {"bin": checksum}} | changes
+    told = [{"until_tokens": until, "weights": weights} for until, weights in phases]
+    (tmp_path / "plan.json").write_text(json.dumps({"shards": [shard], "phases": told}))
+    with pytest.raises(RunConfigError, match=said):
+        data_of(run)

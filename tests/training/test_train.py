@@ -187,3 +187,16 @@ def test_wrong_files_end_with_2_before_anything_is_written(tmp_path: Path) -> No
     assert "lr is 99" in done.stderr
     assert "exitcode  : 2" in done.stderr
     assert not (tmp_path / "checkpoints").exists()
+
+
+def test_what_the_system_refuses_is_one_sentence(tmp_path: Path) -> None:
+    run = write_run(tmp_path)
+    (tmp_path / "checkpoints").write_text("a file where a folder must be")
+    ended = program(run)
+    assert ended.returncode == 1
+    told = [line for line in ended.stderr.splitlines() if "cannot go on" in line]
+    assert told == [
+        f"TrainingError: the run cannot go on: Not a directory ({tmp_path}/checkpoints/mini)"
+    ]
+    assert "hint: make room" in ended.stderr
+    assert "Traceback" not in ended.stderr

@@ -20,7 +20,8 @@ def checkpoint(folder: Path, step: int) -> Path:
     for name in FILES:
         (path / name).write_bytes(f"{name} of {step}".encode())
     files = {n: {"bytes": (path / n).stat().st_size, "checksum": checksum(path / n)} for n in FILES}
-    (path / RECORD).write_text(json.dumps({"step": step, "files": files}))
+    record = {"step": step, "files": files, "progress": {}, "stamps": {}}
+    (path / RECORD).write_text(json.dumps(record))
     return path
 
 
@@ -36,6 +37,12 @@ def without_metadata(path: Path) -> None:
     path.write_text(json.dumps(record))
 
 
+def without(path: Path, key: str) -> None:
+    record = json.loads(path.read_text())
+    del record[key]
+    path.write_text(json.dumps(record))
+
+
 @pytest.mark.parametrize(
     ("name", "damage", "why"),
     [
@@ -46,6 +53,8 @@ def without_metadata(path: Path) -> None:
         (METADATA, Path.unlink, ".metadata is absent"),
         (RECORD, Path.unlink, "checkpoint.json is absent or damaged"),
         (RECORD, lambda p: p.write_text('{"files": {"a": 1}}'), "checkpoint.json is absent or"),
+        (RECORD, lambda p: without(p, "progress"), "checkpoint.json is absent or"),
+        (RECORD, lambda p: without(p, "stamps"), "checkpoint.json is absent or"),
         (RECORD, without_metadata, "checkpoint.json names no .metadata"),
     ],
 )

@@ -33,7 +33,9 @@ def test_special_tokens_are_no_bytes(path: Path) -> None:
     assert vocabulary.lengths()[1:257].tolist() == [1] * 256
 
 
-def test_another_file_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "t.json").write_text('{"model": {"type": "Unigram"}}')
+@pytest.mark.parametrize("model", ['{"type": "Unigram"}', '{"vocab": {}}', '{"vocab": {"a": -5}}',
+    '{"vocab": {"a": "x"}}', '{"vocab": {"a": 1.5}}', '{"vocab": {"a": 99999999999}}'])  # fmt: skip
+def test_another_file_is_refused(tmp_path: Path, model: str) -> None:
+    (tmp_path / "t.json").write_text(f'{{"model": {model}, "added_tokens": []}}')
     with pytest.raises(RunConfigError, match=r"no tokenizer\.json"):
         Vocabulary.open(tmp_path / "t.json")

@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from training.errors import TrainingError
+
 STEP = re.compile(rb'\{"step": (\d+)[,}]')
 KEPT = (b'"skipped": 1.0', b'"held_out_bits_per_byte"')
 """What a line has that is never left out."""
@@ -44,16 +46,23 @@ def step_of(text: bytes) -> int | None:
 
 
 def cut_back(path: Path, step: int) -> int:
-    """Keep the lines up to `step`; returns how many went. Makes the file where there is none."""
-    keep, cut = 0, 0
-    for text, end in whole_lines(path):
+    """Keep the lines up to `step`; returns how many went. Makes the file where there is none.
+
+    TrainingError where a line of a step up to that is damaged: those are not written again.
+    """
+    keep, cut, last = 0, 0, 0
+    for number, (text, end) in enumerate(whole_lines(path), start=1):
         at = step_of(text)
+        if at is None and last < step:
+            message = f"{path} is damaged: line {number} is none of a step"
+            hint = "mend the line, or move the file away to go on without the lines so far"
+            raise TrainingError(message, hint=hint)
         if at is None:
             break
         if cut or at > step:
             cut += 1
         else:
-            keep = end
+            keep, last = end, at
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("ab") as file:
         file.truncate(keep)

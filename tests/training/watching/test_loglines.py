@@ -3,6 +3,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
+from training.errors import TrainingError
 from training.watching.loglines import TAIL, cut_back, first_lines, last_line, some_lines, step_of
 
 
@@ -26,7 +29,9 @@ def test_cutting_back_leaves_what_came_before(tmp_path: Path) -> None:
     assert cut_back(path, 9) == 0, "half a line does not count"
     assert path.read_text() == "".join(before[:7])
     path.write_text("".join(before[:3]) + "damage\n" + before[4])
-    assert cut_back(path, 9) == 0
+    with pytest.raises(TrainingError, match=r"m\.jsonl is damaged: line 4 is none of a step"):
+        cut_back(path, 4)
+    assert cut_back(path, 3) == 0, "what was damaged is done again"
     assert path.read_text() == "".join(before[:3])
     assert cut_back(tmp_path / "new" / "m.jsonl", 5) == 0
     assert (tmp_path / "new" / "m.jsonl").read_text() == ""

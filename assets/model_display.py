@@ -27,8 +27,7 @@ SHOWN = 4000
 """Steps that curves are drawn of."""
 CURVE_ROWS = 20
 SPIKES_NAMED = 5
-"""Refused steps whose documents are listed, the last ones."""
-DOCUMENT_ROWS = 60
+"""Refused steps whose reports are shown whole, the last ones."""
 RESULTS = (
     "status", "reason", "step", "steps", "tokens", "loss", "parameters", "active_parameters",
     "processes", "seconds", "mfu", "skips", "rewinds", "quarantines", "config_hash",
@@ -119,8 +118,8 @@ def spike_metadata(mill: Mill, out: Path) -> dict[str, Any]:
     found, shown = spikes.spikes_of(mill, out), dict[str, Any]()
     if found:
         shown["spikes"] = display.table(spikes.rows(found))
-        documents = spikes.documents(found[-SPIKES_NAMED:])
-        shown["spike_documents"] = display.table(documents[:DOCUMENT_ROWS])
+        pages = "\n\n".join(spikes.page(one) for one in found[-SPIKES_NAMED:])
+        shown["spike_reports"] = dg.MetadataValue.md(pages)
     kept = read_ledger(out).of("quarantine")
     if kept:
         names = ("step", "from_sample", "to_sample", "reason", "first_step")

@@ -17,6 +17,7 @@ from assets.trainstore import TrainStore
 from pipeline.errors import StorageError
 from pipeline.mill import Mill
 from training.config import RunConfig
+from training.verify import RECORD as CHECKPOINT
 
 if TYPE_CHECKING:
     from resources.tracking import DatasetInput, TrackedRun
@@ -108,7 +109,7 @@ class Tracked:
             parameters=self.run.identity(),
             configuration=self.place.run_file(self.run.name).read_text(encoding="utf-8"),
             inputs=self.inputs,
-            tags=self.tags(),
+            tags={"dagster.url": None, **self.tags()},  # not that of an earlier attempt
         )
 
     def close(self, opened: "TrackedRun", status: str, link: dict[str, Any]) -> None:
@@ -136,7 +137,7 @@ class Tracked:
             identity=checkpoint["identity"],
             parameters={"model": self.run.model.model_dump(mode="json"), "recipe": self.run.recipe},
             tags=self.tags() | told | {"gristmill.checkpoint_path": self.place.address(path)},
-            record=path / "checkpoint.json",
+            record=path / CHECKPOINT,
         )
 
 

@@ -199,40 +199,21 @@ def _with_excerpt(spike: Spike, texts: Mapping[str, str]) -> Spike:
 
 
 def rows(spikes: Sequence[Spike]) -> list[dict[str, Any]]:
-    """A row a spike: step, action, what stood out, the document of the highest loss."""
+    """A row a spike: step, the document of the highest loss, what stood out."""
     return [
         {
             "step": spike.step,
-            "action": spike.action,
-            "reason": spike.reason,
-            "loss": spike.loss,
-            "gradient norm": spike.grad_norm,
-            "limit": spike.limit,
             "highest loss": spike.culprits[0].url if spike.culprits else "",
             "its loss": _number(spike.culprits[0].loss) if spike.culprits else "",
             "source": spike.culprits[0].source if spike.culprits else "",
+            "reason": spike.reason,
             "signs": "; ".join(spike.signs),
+            "action": spike.action,
+            "loss": spike.loss,
+            "gradient norm": spike.grad_norm,
+            "limit": spike.limit,
         }
         for spike in spikes
-    ]
-
-
-def documents(spikes: Sequence[Spike]) -> list[dict[str, Any]]:
-    """A row a document: the step, its loss, whether it stands out, where it comes from."""
-    return [
-        {
-            "step": spike.step,
-            "loss": c.loss,
-            "stands out": "yes" if c.suspect else "",
-            "document": c.url,
-            "source": c.source,
-            "language": c.language,
-            "quality": c.quality,
-            "place": c.place,
-            "begins": c.excerpt,
-        }
-        for spike in spikes
-        for c in spike.culprits
     ]
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.errors import StorageError
+from training.watching.tracker import CONFIGURATION, SUPERSEDED
 
 EXPERIMENT = "gristmill"
 KIND = {"mlflow.experimentKind": "custom_model_development"}
@@ -23,7 +24,6 @@ TRAINING_PAGES = "?workflowType=machine_learning"
 """Or else MLflow's pages take the runs for those of an agent and show traces, not curves."""
 LONGEST_PARAMETER = 500  # MLflow refuses 6,000 characters; the whole value is in the artifact
 RUN_TAG = "gristmill.run"
-SUPERSEDED = "gristmill.superseded_by"
 ATTEMPTS = "gristmill.attempts"
 IDENTITY = "gristmill.checkpoint"
 NO_NAME = re.compile(r"[^A-Za-z0-9_-]")
@@ -88,12 +88,13 @@ class Tracking:
         parameters: Mapping[str, Any],
         configuration: str,
         inputs: Sequence[DatasetInput] = (),
-        tags: Mapping[str, str] | None = None,
+        tags: Mapping[str, str | None] | None = None,
     ) -> TrackedRun:
         """The run of this name, made or found again; `configuration` (YAML) becomes an artifact.
 
         Parameters that differ from those of the first attempt are added as `attempt-N/<key>`, as
-        MLflow lets none change. Raises StorageError where MLflow cannot be reached.
+        MLflow lets none change. A tag with the value None is removed where an earlier attempt has
+        set it. Raises StorageError where MLflow cannot be reached.
         """
         client = self._client()
         with _reaching(self.uri):
@@ -106,8 +107,11 @@ class Tracking:
             client.update_run(run_id, status="RUNNING")
             _log_parameters(client, run_id, attempt, parameters, dict(run.data.params))
             for key, value in {**(tags or {}), ATTEMPTS: str(attempt)}.items():
-                client.set_tag(run_id, key, value)
-            client.log_text(run_id, configuration, f"configuration/attempt-{attempt}.yaml")
+                if value is not None:
+                    client.set_tag(run_id, key, value)
+                elif key in run.data.tags:
+                    client.delete_tag(run_id, key)
+            client.log_text(run_id, configuration, f"{CONFIGURATION}/attempt-{attempt}.yaml")
             _log_inputs(client, run, inputs)
         return TrackedRun(run_id, str(run.info.experiment_id), self.uri, found is not None)
 
@@ -235,7 +239,7 @@ def _log_parameters(
     for key, value in flatten(parameters).items():
         text = str(value)
         if len(text) > LONGEST_PARAMETER:
-            text = f"{text[:LONGEST_PARAMETER]}… ({len(text)} characters, see configuration/)"
+            text = f"{text[:LONGEST_PARAMETER]}… ({len(text)} characters, see {CONFIGURATION}/)"
         if key not in before:
             logged.append(Param(key, text))
         elif before[key] != text:

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
+from assets.model_display import spike_metadata
 from assets.report.data import ReportData
 from assets.report.page import render
-from assets.spikes import SEQUENCES, documents, page, rows, signs, spikes_of, told
+from assets.spikes import SEQUENCES, page, rows, signs, spikes_of
 from pipeline.config import merge, validate
 from pipeline.excerpts import clean
 from pipeline.mill import Mill
@@ -144,16 +145,16 @@ def test_strangers_text_is_no_link_and_no_image_and_short(mill: Mill, tmp_path: 
     assert row.count("|") == 8
 
 
-def test_every_document_of_a_spike_has_a_row_with_its_quality(mill: Mill, tmp_path: Path) -> None:
-    found = spikes_of(mill, write(tmp_path, report(shard(mill))))
-    shown = documents(found)
-    assert len(shown) == 2 * SEQUENCES
-    first = shown[0]
-    assert (first["step"], first["loss"], first["stands out"]) == (70, 11.5, "yes")
-    assert {"document", "source", "language", "quality", "place"} <= first.keys()
-    assert len(str(first["begins"])) <= 200
-    said = told(found[0])
-    assert said[1].startswith("the median gradient norm of the steps before it was 0.7, and 2.2")
+def test_the_asset_shows_the_reports_with_every_document(mill: Mill, tmp_path: Path) -> None:
+    assert spike_metadata(mill, tmp_path) == {}
+    found = write(tmp_path, report(shard(mill)), report(shard(mill), 71, reason="loss 9 above 2"))
+    shown = spike_metadata(mill, found)
+    assert [row.data["step"] for row in shown["spikes"].records] == [70, 71]
+    text = str(shown["spike_reports"].value)
+    assert text.count("\n| 11.5 | yes | `https://evil.example/") == 2
+    assert text.count("\n| ") == 2 * (2 + 2 * SEQUENCES), "heads, rules and documents"
+    assert "the median gradient norm of the steps before it was 0.7, and 2.2 the most" in text
+    assert "the median loss of the steps before it was 0.7" in text
 
 
 def test_signs_are_told_where_there_are_any() -> None:

@@ -45,6 +45,18 @@ def test_parameters_may_differ_on_resume_and_be_long(
     assert long["note"] in Path(whole).read_text()
 
 
+def test_a_tag_of_an_earlier_attempt_goes_where_it_has_no_value(tracking: Tracking) -> None:
+    given: dict[str, Any] = {"parameters": {}, "configuration": "a: 1\n"}
+    tracking.open_run("tagged", tags={"url": None, "other": "x"}, **given)
+    made = tracking.open_run("tagged", tags={"url": "http://one/"}, **given)
+    client: Any = tracking._client()
+    assert client.get_run(made.run_id).data.tags["url"] == "http://one/"
+    tracking.open_run("tagged", tags={"url": None}, **given)
+    tags = client.get_run(made.run_id).data.tags
+    assert "url" not in tags
+    assert tags["other"] == "x"
+
+
 def test_inputs_tags_and_the_end_are_recorded(tracking: Tracking, tmp_path: Path) -> None:
     inputs = [DatasetInput("token_shards/web", "ab" * 32, "/data/token_shards/web")]
     kinds: Any = {"parameters": {"model": {"dim": 8}}, "configuration": "a: 1\n", "inputs": inputs}

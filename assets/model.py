@@ -28,6 +28,7 @@ from pipeline.excerpts import clean
 from pipeline.mill import Mill
 from training.config import LANGUAGES
 from training.data import HELD_OUT
+from training.saving.files import write_text
 
 if TYPE_CHECKING:
     from resources.tracking import DatasetInput
@@ -136,9 +137,7 @@ def shard_languages(mill: Mill, inputs: Sequence["DatasetInput"]) -> dict[str, l
 def write_languages(found: dict[str, list[str]], out: Path) -> None:
     """Into the folder of a run, where training and evaluation look for them."""
     out.mkdir(parents=True, exist_ok=True)
-    temporary = out / f".tmp-{LANGUAGES}"
-    temporary.write_text(json.dumps(found), encoding="utf-8")
-    temporary.replace(out / LANGUAGES)
+    write_text(out / LANGUAGES, json.dumps(found))
 
 
 def _languages(store: Any, key: str) -> list[str]:

@@ -21,11 +21,15 @@ from pipeline.manifest import Manifest
 from pipeline.mill import Mill
 from pipeline.store import Store, check_key
 from training.config import PATHS, RunConfig
+from training.saving.files import write_text
 from training.shards import checksum
 
 if TYPE_CHECKING:
     from resources.mirror import Mirror
     from resources.tracking import DatasetInput
+
+PINS = "inputs.json"
+"""In the folder of a run: the manifests that it reads."""
 
 
 @dataclass(frozen=True)
@@ -190,11 +194,9 @@ def pin_inputs(inputs: Sequence["DatasetInput"], out: Path) -> None:
 
     Those of earlier starts stay named: their checkpoints were made of them.
     """
-    file = out / "inputs.json"
+    file = out / PINS
     before = json.loads(file.read_text(encoding="utf-8")) if file.exists() else []
     now = [{"name": one.name, "manifest": one.digest} for one in inputs]
     out.mkdir(parents=True, exist_ok=True)
-    temporary = file.with_name(f".tmp-{file.name}")
     merged = [*before, *(one for one in now if one not in before)]
-    temporary.write_text(json.dumps(merged, indent=1) + "\n", encoding="utf-8")
-    temporary.replace(file)
+    write_text(file, json.dumps(merged, indent=1) + "\n")

@@ -21,7 +21,7 @@ from training.verify import RECORD as CHECKPOINT
 if TYPE_CHECKING:
     from resources.mirror import Mirror
 
-PINS, RESULT = "inputs.json", "result.json"
+RESULT = "result.json"
 SENT = ".sent"
 """In the folder of a run that was in the bucket once."""
 Say = Callable[[str], None]

@@ -56,8 +56,8 @@ def sending(remote: "Mirror", say: Say, keep: int, every: int | None) -> Iterato
     try:
         sender.rest(LAST_ATTEMPTS)
     except FAILURES as error:
-        text = str(error).partition("\nhint: ")[0]
-        message = f"the run has ended, and {remote.store.url} lacks what it saved last: {text}"
+        what = f"lacks what it saved last: {sentence(error)}"
+        message = f"the run has ended, and {remote.store.url} {what}"
         hint = (
             f"it is in {remote.folder}; materialise again and it goes up, nothing is trained anew"
         )

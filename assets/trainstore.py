@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from assets.traininputs import RunInputs
-from assets.trainrun import PINS, Say, bring_run, relocate
+from assets.traininputs import PINS, RunInputs
+from assets.trainrun import Say, bring_run, relocate
 from assets.trainsend import sending
 from pipeline.config.storage import StorageConfig
 from pipeline.errors import UsageError

@@ -27,12 +27,9 @@ from torch import Tensor, nn
 from torch.distributed.checkpoint.state_dict_loader import load as load_state
 
 from training.errors import TrainingError
-from training.saving.files import reason
-from training.saving.files import write_text as write_text
-from training.saving.identity import identity_of as identity_of
+from training.saving.files import reason, write_text
 from training.saving.saver import Place, commit, remove
-from training.saving.state import Staging, State, generators, other_model, restore
-from training.saving.state import state_of as state_of
+from training.saving.state import Staging, State, generators, other_model, restore, state_of
 from training.saving.together import first_of, first_says, shared_fault
 from training.verify import (
     LATEST,

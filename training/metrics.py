@@ -17,8 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from training.checkpoint import write_text
 from training.ranks.process import print_line
+from training.saving.files import write_text
 from training.watching.loglines import cut_back
 
 LINES = "metrics.jsonl"

@@ -13,10 +13,10 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from training.checkpoint import write_text
 from training.config import RECORD, RunConfig
 from training.metrics import LINES, Line, Progress, StepLog, keep_before
 from training.planning.flops import active_parameters, parameter_count
+from training.saving.files import write_text
 from training.spikes.facts import SPIKES, report_files
 from training.trainer import Trainer
 from training.watching import early

@@ -13,8 +13,10 @@ import pytest
 import torch
 
 from tests.training.miniature import lines, program, torchrun, write_run
-from training.checkpoint import Checkpoints, identity_of, state_of
+from training.checkpoint import Checkpoints
 from training.errors import TrainingError
+from training.saving.identity import identity_of
+from training.saving.state import state_of
 from training.shards import read_sidecar
 from training.verify import LATEST, fault_of, find, kept
 

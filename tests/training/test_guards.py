@@ -10,10 +10,11 @@ import torch
 from torch import nn
 
 from tests.training.miniature import write_run
-from training.checkpoint import identity_of, state_of
 from training.errors import TrainingError
 from training.guards import Guard
 from training.layouts.norms import clip_gradients, gradient_norm, local
+from training.saving.identity import identity_of
+from training.saving.state import state_of
 from training.settings.spikes import SpikeConfig
 
 CPU = torch.device("cpu")

@@ -10,10 +10,11 @@ import torch
 from torch.optim import Muon
 
 from tests.training.miniature import write_run
-from training.checkpoint import identity_of, state_of
 from training.config import load_run
 from training.muon import MuonAdamW, newton_schulz
 from training.optim import build_optimizer
+from training.saving.identity import identity_of
+from training.saving.state import state_of
 
 
 def matrices(*shapes: tuple[int, ...]) -> list[torch.nn.Parameter]:

@@ -25,9 +25,9 @@ MOST = 1000  # points a request, MLflow's limit
 POINTS = 900  # about so many are put into one
 MARK = "lr"
 """Every step has it, and it is sent last: a step of which it is there is there as a whole."""
-LINES = 200  # read at a time
+LINES_AT_ONCE = 200  # read at a time
 WAITS = (0, 1, 3)  # seconds before each try of the last delivery
-CONFIGURATION = "configuration"  # artifact folder, see resources.tracking
+CONFIGURATION = "configuration"  # artifact folder
 SUPERSEDED = "gristmill.superseded_by"
 NO_CURVE = frozenset({"step", "at", "batch_checksum", "first_sample", "samples"})
 Line = dict[str, Any]
@@ -168,7 +168,7 @@ class Delivery:
                 return found
             with self._path.open("rb") as file:
                 end = file.seek(self._offset)
-                for text in islice(file, LINES):
+                for text in islice(file, LINES_AT_ONCE):
                     end += len(text)
                     if text.endswith(b"\n"):
                         found.append((json.loads(text), end))

@@ -27,7 +27,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from training.checkpoint import write_text
 from training.config import LANGUAGES
 from training.data import Source
 from training.errors import TrainingError
@@ -37,6 +36,7 @@ from training.plan import open_data
 from training.samples.order import permute, round_keys
 from training.samples.reading import Row
 from training.sampling import open_model, sample_continuations
+from training.saving.files import write_text
 from training.shards import Ints, ShardError
 from training.vocabulary import Vocabulary
 from training.watching.scores import Scores, score_of
@@ -201,11 +201,18 @@ def nats_of_model(model: Decoder) -> Nats:
 def languages_of(folder: Path) -> Groups:
     """The languages that stand in the folder of a run; none where nobody put them there."""
     path = folder / LANGUAGES
+    return read_languages(path, hint="delete it: the asset writes it anew") if path.exists() else {}
+
+
+def read_languages(path: Path, hint: str) -> Groups:
+    """Shard name to the language of each document; TrainingError where the file is no such."""
     try:
-        return dict(json.loads(path.read_bytes())) if path.exists() else {}
-    except (ValueError, TypeError) as error:
-        message = f"{path} is damaged"
-        raise TrainingError(message, hint="delete it: the asset writes it anew") from error
+        return {
+            str(name): list(found) for name, found in dict(json.loads(path.read_bytes())).items()
+        }
+    except (OSError, ValueError, TypeError) as error:
+        message = f"{path} is damaged or not there"
+        raise TrainingError(message, hint=hint) from error
 
 
 def evaluate_run(
@@ -244,7 +251,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args(arguments)
     try:
-        groups = json.loads(given.languages.read_text()) if given.languages else None
+        if given.rows is not None and given.rows < 1:
+            message = f"--rows is {given.rows}, and must be 1 or more"
+            raise TrainingError(message, hint="leave it out to score all")
+        hint = "a JSON object: shard name to [language of each document]"
+        groups = read_languages(given.languages, hint) if given.languages else None
         found = evaluate_run(given.folder, step=given.step, groups=groups, rows=given.rows)
     except (TrainingError, ShardError) as error:
         sys.stderr.write(f"{type(error).__name__}: {error}\n")

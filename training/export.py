@@ -94,9 +94,12 @@ def export(opened: OpenedRun, out: Path, most_bytes: int = MOST_BYTES) -> dict[s
     """Write the model to `out` (replaced as a whole) once its logits are equal; returns the report.
 
     The report stands in `gristmill.json` beside the weights: checkpoint, identity, what
-    `verify_export` found, checksums. Raises TrainingError where `verify_export` does; `out` is then
-    as it was. `most_bytes`: of one file of weights.
+    `verify_export` found, checksums. Raises TrainingError where `verify_export` does, and
+    where `out` is something else; it is then as it was. `most_bytes`: of one file of weights.
     """
+    if out.exists() and not (out / REPORT).is_file() and not _empty(out):
+        message = f"{out} is there and holds no exported model"
+        raise TrainingError(message, hint="name a folder that may be replaced, or a new one")
     temporary = out.with_name(f"{out.name}.tmp")
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)
@@ -130,6 +133,10 @@ def export(opened: OpenedRun, out: Path, most_bytes: int = MOST_BYTES) -> dict[s
     shutil.rmtree(out, ignore_errors=True)
     temporary.rename(out)
     return report
+
+
+def _empty(path: Path) -> bool:
+    return path.is_dir() and not any(path.iterdir())
 
 
 @torch.no_grad()

@@ -10,7 +10,7 @@ import pytest
 from tests.training.miniature import TINY, lines, program, write_run
 from training.config import LANGUAGES
 from training.errors import TrainingError
-from training.evaluate import languages_of
+from training.evaluate import languages_of, main
 
 HELD = "web-held"
 
@@ -66,3 +66,27 @@ def test_a_run_writes_them_step_by_step(tmp_path: Path) -> None:
     names = {f"held_out/web/{language}" for language in ("en", "de", "fr")}
     assert names <= second.keys()
     assert all(math.isfinite(last[name]) for name in names)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--rows", "0"], "--rows is 0, and must be 1 or more"),
+        (["--languages", "no.json"], "no.json is damaged or not there"),
+        (["--languages", "list.json"], "list.json is damaged or not there"),
+        (["--languages", "half.json"], "half.json is damaged or not there"),
+    ],
+)
+def test_arguments_that_make_no_sense_are_told(
+    tmp_path: Path,
+    arguments: list[str],
+    said: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("list.json").write_text("[1]")
+    Path("half.json").write_text("{")
+    assert main([str(tmp_path), "--out", "scores.json", *arguments]) == 1
+    assert said in capsys.readouterr().err
+    assert not Path("scores.json").exists()

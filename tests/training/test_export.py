@@ -25,7 +25,12 @@ def finished(trainer_of: Any, path: Path) -> Path:
     trainer = trainer_of(path)
     out: Path = trainer.config.out
     out.mkdir(parents=True)
-    record = {"config": trainer.config.model_dump(mode="json")}
+    config = trainer.config
+    record = {
+        "config_hash": config.config_hash(),
+        "identity": config.identity(),
+        "config": config.model_dump(mode="json"),
+    }
     (out / RECORD).write_text(json.dumps(record))
     trainer.train_step(False)
     trainer.advance()
@@ -175,6 +180,18 @@ def test_tied_experts_are_found(tmp_path: Path) -> None:
         model(tokens)
     assert ties.min() == 1
     assert not routers(model)[0]._forward_hooks
+
+
+def test_nothing_but_an_exported_model_is_replaced(tmp_path: Path, trainer_of: Any) -> None:
+    opened = open_model(finished(trainer_of, write_run(tmp_path)))
+    (tmp_path / "file").write_text("mine")
+    for out in (tmp_path / "shards", tmp_path / "file"):
+        with pytest.raises(TrainingError, match="is there and holds no exported model"):
+            export(opened, out)
+    assert list((tmp_path / "shards").iterdir())
+    (tmp_path / "hf").mkdir()
+    for _ in range(2):
+        assert export(opened, tmp_path / "hf")["files"]
 
 
 def test_evaluation_tells_sources_and_languages_apart(tmp_path: Path, trainer_of: Any) -> None:

@@ -117,7 +117,9 @@ def spike_metadata(mill: Mill, out: Path) -> dict[str, Any]:
     """Tables of the steps that were refused, with the page each would not go away from."""
     found, shown = spikes.spikes_of(mill, out), dict[str, Any]()
     if found:
-        shown["spikes"] = display.table(spikes.rows(found))
+        # sentences make narrow cells of a table tall; the reports have them
+        short_rows = [{k: v for k, v in row.items() if k != "signs"} for row in spikes.rows(found)]
+        shown["spikes"] = display.table(short_rows)
         pages = "\n\n".join(spikes.page(one) for one in found[-SPIKES_NAMED:])
         shown["spike_reports"] = dg.MetadataValue.md(pages)
     kept = read_ledger(out).of("quarantine")

@@ -17,7 +17,7 @@ import dagster as dg
 from assets import display
 from assets.materialise import TRAINING, guarded, options
 from assets.millwork import MillResource
-from assets.model_display import mlflow_link, run_metadata
+from assets.model_display import EARLY_CHECK, early_check, mlflow_link, run_metadata
 from assets.model_tracking import tracked
 from assets.partitions import RUNS, register
 from assets.tokens import mixture, tokenizer
@@ -41,6 +41,13 @@ DOCUMENTS = ".docs.parquet"
     deps=[mixture, tokenizer],
     pool="training",
     metadata={"configuration": "runs/<name>.yaml"} | mlflow_link(),
+    check_specs=[
+        dg.AssetCheckSpec(
+            EARLY_CHECK,
+            asset="checkpoints",
+            description="The verdict of the early-run report: healthy, watch or stop.",
+        )
+    ],
 )
 def checkpoints(context: dg.AssetExecutionContext, mill: MillResource) -> dg.MaterializeResult:
     """A training run, on every GPU or else on two CPU processes.
@@ -73,6 +80,7 @@ def checkpoints(context: dg.AssetExecutionContext, mill: MillResource) -> dg.Mat
         return dg.MaterializeResult(
             metadata=run_metadata(opened, place, run, result, link),
             data_version=dg.DataVersion(result["checkpoint"]["identity"]),
+            check_results=[early_check(run.out)],
         )
 
 

@@ -23,6 +23,7 @@ from training.watching.loglines import first_lines, some_lines
 MLFLOW_URL = "GRISTMILL_MLFLOW_URL"
 """Where MLflow's web UI is; set by `gristmill up`."""
 LINES = "metrics.jsonl"
+EARLY_CHECK = "early_run"
 SHOWN = 4000
 """Steps that curves are drawn of."""
 CURVE_ROWS = 20
@@ -94,6 +95,20 @@ def early_metadata(run: RunConfig) -> dict[str, Any]:
     shown["early_checks"] = display.table({k: one[k] for k in names} for one in found["checks"])
     seen = first_lines(run.out / LINES, found["of_steps"])
     return shown | {"early_curves": plots.curves(seen, reference(run))}
+
+
+def early_check(out: Path) -> dg.AssetCheckResult:
+    """The verdict of the early-run report as a check: `watch` warns, `stop` fails."""
+    found = early_report(out)
+    verdict = found["verdict"] if found else None
+    reasons = "; ".join(found["reasons"]) if found else ""
+    over = f"{found['steps']} of the first {found['of_steps']} steps" if found else "no step"
+    return dg.AssetCheckResult(
+        check_name=EARLY_CHECK,
+        passed=verdict in ("healthy", None),
+        severity=dg.AssetCheckSeverity.ERROR if verdict == "stop" else dg.AssetCheckSeverity.WARN,
+        description=f"{verdict or 'too few to judge'}, {over}{': ' if reasons else ''}{reasons}",
+    )
 
 
 def early_report(out: Path) -> dict[str, Any] | None:

@@ -91,11 +91,15 @@ class Trainer:
         self.history.leave_out_quarantine()
         found = self.checkpoints.newest()
         if found.path is None:
+            if found.skipped:
+                message = f"no checkpoint in {self.checkpoints.folder} is good: {found.skipped[0]}"
+                hint = "bring one back, or move the folder away to start from the beginning"
+                raise TrainingError(message, hint=hint)
             size = self.vocabulary.size
             start_weights(self.config, size, self.model, self.optimizer, self.checkpoints)
             if taken := samples_of_parent(self.config):
                 self.history.leave_out(0, taken, step=0, reason="samples of the parent")
-            return [*found.skipped, f"started from {self.config.origin}"]
+            return [f"started from {self.config.origin}"]
         self._load(found.path)
         return [*found.skipped, f"resumed from {found.path.name}"]
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from assets.model_display import CURVE_ROWS, loss_curve, numbers_of, short
+from assets.model_display import CURVE_ROWS, early_check, loss_curve, numbers_of, short
 
 
 def lines(*losses: Any) -> list[dict[str, Any]]:
@@ -58,3 +60,26 @@ def test_tokens_of_the_run_and_of_the_held_out_text_are_told_apart() -> None:
     }  # fmt: skip
     assert numbers_of(result | {"active_parameters": 3})["active_parameters"] == 3
     assert "held_out_tokens" not in numbers_of(result | {"held_out": None})
+
+
+@pytest.mark.parametrize(
+    ("verdict", "passed", "severity"),
+    [
+        ("healthy", True, "WARN"),
+        ("watch", False, "WARN"),
+        ("stop", False, "ERROR"),
+        (None, True, "WARN"),
+    ],
+)
+def test_the_early_verdict_is_a_check(
+    tmp_path: Path, verdict: str | None, passed: bool, severity: str
+) -> None:
+    found = {"verdict": verdict, "reasons": ["norms rise"], "steps": 40, "of_steps": 1000}
+    (tmp_path / "early_report.json").write_text(json.dumps(found))
+    check = early_check(tmp_path)
+    assert (check.passed, check.severity.name) == (passed, severity)
+    assert "40 of the first 1000 steps: norms rise" in str(check.description)
+
+
+def test_a_run_without_the_report_has_nothing_to_judge(tmp_path: Path) -> None:
+    assert early_check(tmp_path).passed

@@ -110,7 +110,7 @@ def test_a_flipped_byte_a_missing_and_a_cut_file_do_not_count(
     told = again.resume()
     assert told[-1] == "resumed from step-2"
     (folder / "step-2" / ".metadata").unlink()
-    with pytest.raises(TrainingError, match="no checkpoint in .* is good: step-4 was skipped"):
+    with pytest.raises(TrainingError, match="is good: step-4 was skipped"):
         trainer_of(write_run(tmp_path)).resume()
     save(trained(again, 1))
     assert find(folder).step == 3, "the damaged one of the same step is replaced"

@@ -71,9 +71,9 @@ class Decoder(nn.Module):
     def init_weights(self, seed: int) -> None:
         """Normal(0, init_std) cut at 3 deviations, residual projections times 1/sqrt(2 layers).
 
-        A tensor's values follow from the seed and its name alone: device, sharding and the modules
-        that are there do not shape them (GPT-2's initialisation; torchtitan cuts at 3 too). Also
-        fills the buffers.
+        A tensor's values follow from the seed and its name: device, sharding and the modules that
+        are there do not shape them, the version of torch does (2.11 and 2.13 differ). GPT-2's
+        initialisation; torchtitan cuts at 3 too. Also fills the buffers.
         """
         self._tie()
         for name, parameter in self.named_parameters():

@@ -205,8 +205,9 @@ def check_fit(run: RunConfig, processes: int, vocab_size: int, device: Device) -
         return found
     over = found.total - device.memory
     largest = max(asdict(found).items(), key=lambda item: item[1])
+    noun = "process" if processes == 1 else "processes"
     message = (
-        f"a process of this run needs about {found.total / GIB:.1f} GiB on {processes} processes, "
+        f"a process of this run needs about {found.total / GIB:.1f} GiB on {processes} {noun}, "
         f"and {device.name} has {device.memory / GIB:.1f}: {over / GIB:.1f} GiB too much "
         f"({largest[0]} take {largest[1] / GIB:.1f})"
     )

@@ -33,13 +33,13 @@ up: $(VENV)/.core  ## Dagster UI and MLflow UI on loopback
 	@$(BIN)/gristmill up
 
 check: $(VENV)/.dev lint types  ## lint, types and the quick tests: before every commit
-	@$(PYTEST) $(BOTH) --ignore tests/e2e -m "not slow and not faults and not e2e and not bench"
+	@$(PYTEST) $(BOTH) --ignore tests/e2e -m "not slow and not long and not faults and not e2e and not bench"
 
-test: $(VENV)/.dev  ## all tests but long faults, peers and the browser
-	@$(PYTEST) $(BOTH) -m "not faults and not e2e and not bench"
+test: $(VENV)/.dev  ## all tests but the long ones, faults, peers and the browser
+	@$(PYTEST) $(BOTH) -m "not long and not faults and not e2e and not bench"
 
-test-all: $(VENV)/.dev $(VENV)/.browser  ## the rest: faults, services, the browser
-	@$(PYTEST) -m "faults or e2e"
+test-all: $(VENV)/.dev $(VENV)/.browser  ## the rest: long tests, faults, services, the browser
+	@$(PYTEST) -m "long or faults or e2e"
 
 lint: $(VENV)/.dev  ## ruff
 	@$(BIN)/ruff check .

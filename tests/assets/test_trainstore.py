@@ -159,6 +159,7 @@ def train(config: Config, *select: str) -> dict[str, Any]:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_another_machine_goes_on_where_one_stopped(config: Config, tmp_path: Path) -> None:
     keys: dict[str, Any] = {"steps": 8, "checkpoint_every": 2, "keep_checkpoints": 2}
     run = write_run(tmp_path / "root", **keys, stop_after=4)

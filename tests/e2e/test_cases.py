@@ -245,14 +245,13 @@ def test_dedup_same_after_normalising(cases: Path, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_dedup_hub(cases: Path, tmp_path: Path) -> None:
     records = lines(cases / "dedup" / "hub.jsonl.gz")
-    thousand = write_lines(tmp_path / "thousand.jsonl", *records[:1000])
-    stage("dedup", write_lines(tmp_path / "few.jsonl", *records[:10]), out=tmp_path / "warm")
-    began = time.perf_counter()
-    stage("dedup", thousand, out=tmp_path / "less")
-    less = time.perf_counter() - began
-    began = time.perf_counter()
+    stage("dedup", write_lines(tmp_path / "thousand.jsonl", *records[:1000]), out=tmp_path / "less")
     result = stage("dedup", cases / "dedup" / "hub.jsonl.gz", out=tmp_path / "all")
-    assert time.perf_counter() - began <= 6 * less
+    less, measured = (
+        read_folder(tmp_path / name).content["summary"]["dedup"]["measured"]
+        for name in ("less", "all")
+    )
+    assert 0 < measured <= 6 * less, "pairs that are measured, which is what takes the time"
     assert result["kept"] == expected(cases, "dedup/hub.jsonl.gz")["kept_count"]
     urls = [row["url"].rpartition("/")[2] for row in read_folder(tmp_path / "all").rows()]
     assert "other" in urls

@@ -31,6 +31,7 @@ def test_a_stage_without_time_is_left_out_and_an_unknown_one_refused(tmp_path: P
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_dry_run_fills_every_stage(tmp_path: Path) -> None:
     out = tmp_path / "gpu.json"
     assert bench_gpu.main(["--dry-run", "--out", str(out)]) == 0, out.read_text()

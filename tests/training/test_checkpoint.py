@@ -304,6 +304,7 @@ def test_training_goes_on_from_a_parent(tmp_path: Path, trainer_of: Any) -> None
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_run_goes_on_at_any_number_of_processes(tmp_path: Path) -> None:
     """1 -> 2 -> 4 -> 1 processes, two steps each, against eight steps in one process."""
     keys: dict[str, Any] = {"steps": 8, "eval_every": 0, "checkpoint_every": 100}

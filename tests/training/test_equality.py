@@ -13,6 +13,7 @@ def matrix() -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_every_layout_has_the_losses_of_one_process(matrix: list[dict[str, Any]]) -> None:
     text = table(matrix)
     print(text)
@@ -23,6 +24,7 @@ def test_every_layout_has_the_losses_of_one_process(matrix: list[dict[str, Any]]
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_the_weights_are_really_shared(matrix: list[dict[str, Any]]) -> None:
     for row in matrix:
         copies = row["parallel"].get("replicate", 1)

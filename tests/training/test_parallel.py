@@ -36,6 +36,7 @@ def fields(sequences: int = 4) -> list[torch.Tensor]:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_run_goes_on_in_another_layout_with_the_same_losses(tmp_path: Path) -> None:
     keys: dict[str, Any] = {
         "steps": 6,

@@ -39,6 +39,7 @@ def test_two_ranks_stop_resume_and_end_as_one_rank_would(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_world_sizes_see_the_same_batches_and_losses(tmp_path: Path) -> None:
     runs = {world: write_run(tmp_path, f"w{world}", eval_every=0) for world in (1, 2, 4)}
     for world, run in runs.items():

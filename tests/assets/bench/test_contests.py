@@ -65,7 +65,10 @@ def test_signatures_equal_datasketchs_on_the_same_hashes(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("stage", ["score", "tokenize", "language", "load", "train"])
+@pytest.mark.parametrize(
+    "stage",
+    ["score", "tokenize", "language", "load", pytest.param("train", marks=pytest.mark.long)],
+)
 def test_contests_without_further_peers(
     stage: str,
     documents: Path,
@@ -145,6 +148,7 @@ def test_the_chain_against_datatroves(
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_two_workers_and_two_copies_find_the_same(
     crawl: list[Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -180,6 +184,7 @@ def test_start_is_cold_once_and_warm_afterwards(capsys: pytest.CaptureFixture[st
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_gold_scores_each_side(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = WarcFile("S-00000.warc.gz", "S")
     file.start(START)

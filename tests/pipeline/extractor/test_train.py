@@ -184,6 +184,7 @@ def test_parts_are_keyed_on_what_the_model_holds(
 
 @pytest.mark.shared
 @pytest.mark.slow
+@pytest.mark.long
 def test_the_shipped_model_is_reproduced_and_good(shared: Path) -> None:
     labelled = find_labelled([shared / "data" / "extraction"])
     again = train(labelled.pages(4 << 20))

@@ -78,7 +78,7 @@ def test_sigkill_of_the_dagster_worker(tmp_path: Path, undisturbed: list[float])
     run, mark = write(tmp_path), tmp_path / "mark"
     training = Training.asset(run, **fault(mark, "pass", rank=1, GRISTMILL_FAULT_DELAY="3"))
     training.until(mark.exists)
-    training.ranks.process.kill()
+    training.process.kill()
     at = time.monotonic()
     training.wait()
     while left_over(run):

@@ -18,11 +18,10 @@ from training.errors import TrainingError
 from training.spikes.facts import SPIKES
 from training.spikes.ledger import read_ledger
 from training.watching import early
-from training.watching.loglines import first_lines, some_lines
+from training.watching.loglines import LINES, first_lines, some_lines
 
 MLFLOW_URL = "GRISTMILL_MLFLOW_URL"
 """Where MLflow's web UI is; set by `gristmill up`."""
-LINES = "metrics.jsonl"
 EARLY_CHECK = "early_run"
 SHOWN = 4000
 """Steps that curves are drawn of."""

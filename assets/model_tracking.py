@@ -18,13 +18,13 @@ from pipeline.errors import StorageError
 from pipeline.mill import Mill
 from training.config import RunConfig
 from training.verify import RECORD as CHECKPOINT
+from training.watching.loglines import LINES
 
 if TYPE_CHECKING:
     from resources.tracking import DatasetInput, TrackedRun
 
 DAGSTER_URL = "GRISTMILL_DAGSTER_URL"
 """Where Dagster's web UI is; set by `gristmill up`."""
-LINES = "metrics.jsonl"
 
 
 @contextlib.contextmanager

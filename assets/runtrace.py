@@ -29,9 +29,8 @@ from training.samples.course import Course
 from training.shards import ShardError
 from training.spikes.ledger import LEDGER, read_ledger
 from training.vocabulary import Vocabulary
-from training.watching.loglines import last_line, step_of, whole_lines
+from training.watching.loglines import LINES, last_line, step_of, whole_lines
 
-LINES = "metrics.jsonl"
 RUNS = "checkpoints"
 DIGITS = 20
 """Python refuses to read a number of thousands of digits."""

@@ -45,7 +45,7 @@ def sending(remote: "Mirror", say: Say, keep: int, every: int | None) -> Iterato
     sender.start()
     try:
         yield
-    except BaseException:
+    except BaseException:  # also an interruption: what is saved goes up before it goes on
         sender.stop()
         try:
             sender.rest()

@@ -19,9 +19,8 @@ from torch import Tensor
 
 from training.ranks.process import print_line
 from training.saving.files import write_text
-from training.watching.loglines import cut_back
+from training.watching.loglines import LINES, cut_back
 
-LINES = "metrics.jsonl"
 BEFORE_REWIND = "metrics-before-rewind-{}.jsonl"
 Line = dict[str, Any]
 

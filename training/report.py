@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from training.config import RECORD, RunConfig
-from training.metrics import LINES, Line, Progress, StepLog, keep_before
+from training.metrics import Line, Progress, StepLog, keep_before
 from training.planning.flops import active_parameters, parameter_count
 from training.saving.files import write_text
 from training.spikes.facts import SPIKES, report_files
 from training.trainer import Trainer
 from training.watching import early
-from training.watching.loglines import first_lines, last_line, whole_lines
+from training.watching.loglines import LINES, first_lines, last_line, whole_lines
 from training.watching.observe import Machine
 from training.watching.scores import Score, Scores
 from training.watching.speed import Speed

@@ -190,8 +190,9 @@ def _wait_for_tracker(report: Any, step: int) -> None:
 def _shares(config: "RunConfig", trainer: "Trainer", cpu: float) -> dict[str, float]:
     """Shares of the CPU time of a step, from its lines and from loading once more; the losses."""
     from training.metrics import read_lines
+    from training.watching.loglines import LINES
 
-    lines = read_lines(config.out / "metrics.jsonl")[WARM:]
+    lines = read_lines(config.out / LINES)[WARM:]
     parts = {name: sum(line[f"time/{name}"] for line in lines) for name in CORE}
     indices = [trainer.course.indices(line["step"]) for line in lines]
     loader = trainer.data.loader

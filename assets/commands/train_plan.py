@@ -116,9 +116,10 @@ def _terms(arguments: argparse.Namespace, out: Path | None = None, kind: str = "
     `out`: folder of a run that would go on on this machine; `kind` of its device.
     """
     from training.planning.estimate import MFU, PRICE, Terms
+    from training.watching.loglines import LINES
 
     mfu, source, rate = arguments.mfu, "given", None
-    measured = measured_speed(out / "metrics.jsonl") if out else {}
+    measured = measured_speed(out / LINES) if out else {}
     if mfu is None:
         mfu, source = MFU, "assumed"
         if kind == "cuda" and "mfu" in measured:

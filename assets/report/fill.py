@@ -18,7 +18,7 @@ from assets.spikes import spikes_of
 from pipeline.dataset import read_part
 from pipeline.manifest import Manifest
 from pipeline.mill import Mill, registered_snapshots
-from training.watching.loglines import some_lines
+from training.watching.loglines import LINES, some_lines
 
 WEB = (
     "extracted_text",
@@ -32,7 +32,7 @@ SINGLE = ("quality_classifier", "tokenizer_sample", "tokenizer", "mixture")
 HOSTS = 6
 CALLED = {"healthy": "healthy", "watch": "worth a look", "stop": "a reason to stop"}
 """Verdict of the early-run report: what the sentence about it says."""
-LINES = 4000
+SHOWN = 4000
 """Steps that curves are drawn of."""
 
 
@@ -93,7 +93,7 @@ def manifests(mill: Mill, sources: Sequence[str] = ()) -> Made:
 
 def metrics(run_folder: Path | None) -> list[dict[str, Any]]:
     """Lines of a run's `metrics.jsonl`, as many as a chart needs."""
-    return some_lines(run_folder / "metrics.jsonl", LINES) if run_folder else []
+    return some_lines(run_folder / LINES, SHOWN) if run_folder else []
 
 
 def early_sentence(run_folder: Path | None) -> str:

@@ -10,25 +10,14 @@ from typing import Any
 import pytest
 
 from tests.training.miniature import lines, program, result
-from tests.training.planted import plant, planted_run, rows_at
+from tests.training.planted import BACK, plant, planted_run, rows_at
 from training.faults import POINTS
 from training.spikes.ledger import read_ledger
 
 pytestmark = pytest.mark.faults
 
 WHERE = ("kind", "step", "to_step", "from_sample", "to_sample", "rewinds", "rows")
-KEYS: dict[str, Any] = {
-    "steps": 44,
-    "spikes": {
-        "armed_after": 16,
-        "window": 64,
-        "norm_floor": 0.02,
-        "rewind_skips": 2,
-        "rewind_within": 10,
-        "rewind_distance": 5,
-        "leave_out": 5,
-    },
-}
+KEYS: dict[str, Any] = {"steps": 44, "spikes": BACK}
 
 
 def course(run: Path) -> list[tuple[float, float]]:

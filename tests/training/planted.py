@@ -22,6 +22,8 @@ KEYS: dict[str, Any] = {
     "keep_checkpoints": 20,
 }
 QUICK = {"armed_after": 16, "window": 64, "norm_floor": 0.02}
+BACK = QUICK | {"rewind_skips": 2, "rewind_within": 10, "rewind_distance": 5, "leave_out": 5}
+"""A gate and a ladder that two planted rows take a short run back with."""
 N_DOCUMENTS, SEED = 1200, 7
 STUCK = 260  # a token that no other document has
 

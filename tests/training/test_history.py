@@ -17,7 +17,7 @@ import torch
 import yaml
 
 from tests.training.miniature import lines, result, write_run
-from tests.training.planted import plant, planted_run, rows_at
+from tests.training.planted import BACK, plant, planted_run, rows_at
 from training import train
 from training.config import check_same_run, load_run
 from training.errors import QuarantineError, RunConfigError, TrainingError
@@ -25,16 +25,6 @@ from training.ranks.process import StopRequest
 from training.spikes.ledger import read_ledger
 from training.verify import complete_steps, step_of
 from training.world import World
-
-BACK = {
-    "armed_after": 16,
-    "window": 64,
-    "norm_floor": 0.02,
-    "rewind_skips": 2,
-    "rewind_within": 10,
-    "rewind_distance": 5,
-    "leave_out": 5,
-}
 
 
 @pytest.fixture

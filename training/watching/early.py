@@ -36,6 +36,7 @@ from typing import Any
 
 from training.config import RunConfig
 from training.errors import RunConfigError
+from training.watching.loglines import LINES
 
 FILE = "early_report.json"
 LEAST = 40
@@ -255,7 +256,7 @@ def reference_file(runs: Path, reference: str) -> Path:
 
     `runs`: the folder of the runs. A path to a file is taken as it is.
     """
-    for path in (runs / reference / "metrics.jsonl", Path(reference)):
+    for path in (runs / reference / LINES, Path(reference)):
         if path.is_file():
             return path
     message = f"watch.reference is {reference!r}, and {runs / reference} holds no metrics.jsonl"

@@ -15,6 +15,9 @@ from typing import Any
 
 from training.errors import TrainingError
 
+LINES = "metrics.jsonl"
+"""The file of a run's steps, in its folder."""
+
 STEP = re.compile(rb'\{"step": (\d+)[,}]')
 KEPT = (b'"skipped": 1.0', b'"held_out_bits_per_byte"')
 """What a line has that is never left out."""
